@@ -1,0 +1,41 @@
+"""genepool trains control policies by evolution and gradient learning together.
+
+    run = genepool.train(genepool.pderl("HalfCheetah-v5"), frames=1_000_000, seed=0)
+    for record in run:
+        print(record["frames"], max(record["fitness"]))
+    action, _ = run.champion.predict(observation)
+"""
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "genepool.algorithms.erl": ("ERL",),
+    "genepool.algorithms.presets": ("ddpg", "derl", "erl", "pderl", "perl"),
+    "genepool.environments.task": ("Task",),
+    "genepool.errors": ("UserError",),
+    "genepool.evolution.crossover": ("Distillation", "RowCopy"),
+    "genepool.evolution.genetic": ("Generational",),
+    "genepool.evolution.mutation": ("Gaussian", "Proximal"),
+    "genepool.evolution.selection": ("Mating",),
+    "genepool.learning.ddpg": ("DDPG",),
+    "genepool.learning.exploration": ("OrnsteinUhlenbeck",),
+    "genepool.runs.policy": ("Policy", "load"),
+    "genepool.runs.training": ("Run", "resume", "train"),
+    "genepool.types": ("Candidate", "Individual", "Outcome", "Transitions"),
+    "genepool.workers.local": ("LocalWorkers",),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, each imported when first used: `genepool --help` need not wait for JAX."""
+    if name not in _MODULE:
+        raise AttributeError(f"module 'genepool' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

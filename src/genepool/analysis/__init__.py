@@ -1,0 +1,1 @@
+"""What the papers' figures and tables need, drawn from run folders."""

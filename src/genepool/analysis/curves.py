@@ -1,0 +1,57 @@
+"""Learning curves of one or several runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from genepool.errors import UserError
+from genepool.runs.folder import Folder
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # told apart by all eyes
+
+
+def moving_average(values: Sequence[float], window: int = 10) -> np.ndarray:
+    """The mean of each value and up to `window` - 1 before it: how ERL's and PDERL's authors report (their last 10 generations)."""
+    total = np.cumsum(np.concatenate([[0.0], values]))
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(0, ends - window)
+    return (total[ends] - total[starts]) / (ends - starts)
+
+
+def series(folder: Folder, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Frames and test returns [tests, episodes] of a run's champion or learner."""
+    rows = [(record["frames"], record[f"{name}_test"]) for record in folder.records if record.get(f"{name}_test")]
+    return np.array([frames for frames, _ in rows]), np.array([returns for _, returns in rows])
+
+
+def draw(folders: Sequence[Folder], path: Path) -> None:
+    """Draw the test returns against frames, every run in its colour: champion solid, learner dashed."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError("curves need matplotlib: pip install 'genepool[analysis]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    drawn = 0
+    for colour, folder in zip(COLOURS * (1 + len(folders) // len(COLOURS)), folders, strict=False):
+        config = folder.config
+        for name, style in (("champion", "-"), ("learner", "--")):
+            frames, returns = series(folder, name)
+            if len(frames):
+                label = f"{config['preset']} {name}, seed {config['seed']}" if len(folders) > 1 else name
+                axes.plot(frames, moving_average(returns.mean(axis=1)), style, color=colour, label=label)
+                axes.plot(frames, returns.mean(axis=1), style, color=colour, alpha=0.25, linewidth=0.8)
+                drawn += 1
+    if not drawn:
+        plt.close(figure)
+        raise UserError("nothing to draw: no generation of these runs was tested yet")
+    tasks = sorted({f"{folder.config['task']} ({folder.config['engine']})" for folder in folders})
+    axes.set(xlabel="frames, as the paper counts them", ylabel=f"test return, mean of {returns.shape[1]} episodes", title=", ".join(tasks))
+    axes.annotate("bold: mean of the last 10 tests", (0.99, 0.01), xycoords="axes fraction", ha="right", fontsize=8, color="grey")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

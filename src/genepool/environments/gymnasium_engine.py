@@ -1,0 +1,81 @@
+"""The Gymnasium engine: any environment with Box spaces, a user's own first of all."""
+
+import contextlib
+import importlib
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from genepool.environments.spaces import Spaces, box_spaces
+from genepool.errors import EpisodeFailed
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import gymnasium
+
+
+class GymnasiumEngine:
+    """A batch of environments stepped one after the other. An episode is determined by the seed it is reset with."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self._make = make
+        self._environments: list[Any] = []
+
+    def begin(self, seeds: Sequence[int]) -> np.ndarray:
+        """Start one episode per seed."""
+        while len(self._environments) < len(seeds):
+            self._environments.append(self._make())
+        return np.stack([_flat(self._do(k, lambda env, s=seed: env.reset(seed=s)[0])) for k, seed in enumerate(seeds)])
+
+    def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Step the live episodes, given by index: observations, rewards, terminated, truncated."""
+        answers = [self._do(k, lambda env, a=action: env.step(a)) for k, action in zip(live, actions, strict=True)]
+        observations, rewards, terminated, truncated, _ = zip(*answers, strict=True)
+        return np.stack([_flat(o) for o in observations]), np.array(rewards, float), np.array(terminated, bool), np.array(truncated, bool)
+
+    def _do(self, k: int, act: Callable[[Any], Any]) -> Any:
+        try:
+            return act(self._environments[k])
+        except Exception as error:
+            raise EpisodeFailed(k) from error
+
+    def close(self) -> None:
+        """Free the environments."""
+        for env in self._environments:
+            env.close()
+        self._environments = []
+
+
+def _flat(observation: Any) -> np.ndarray:
+    return np.asarray(observation, np.float32).reshape(-1)
+
+
+def make(id: str, **options: Any) -> Any:
+    """An environment by its id, without Gymnasium's advice on standard error."""
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        return gymnasium.make(id, **options)
+
+
+def spaces(environment: Any, name: str) -> Spaces:
+    """The sizes and ranges of an environment that is a task for us."""
+    limit = environment.spec.max_episode_steps if environment.spec else None
+    return box_spaces(environment.observation_space, environment.action_space, limit, name)
+
+
+def names() -> list[str]:
+    """All the ids that Gymnasium knows."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("gymnasium.envs.registration")
+    return sorted(gymnasium.registry)
+
+
+def version() -> dict[str, str]:
+    """What the numbers of a run with this engine depend on."""
+    versions = {"gymnasium": gymnasium.__version__}
+    with contextlib.suppress(ImportError):
+        versions["mujoco"] = importlib.import_module("mujoco").__version__
+    return versions

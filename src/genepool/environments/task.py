@@ -1,0 +1,145 @@
+"""A task: an environment's id or a user's own function that makes one, and the engine that runs it."""
+
+import difflib
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Protocol
+
+import numpy as np
+import tyro
+
+from genepool.environments.spaces import Spaces
+from genepool.errors import UserError
+
+
+class Engine(Protocol):
+    """Plays episodes side by side. What an episode brings depends on its seed and its actions alone."""
+
+    def begin(self, seeds: Sequence[int]) -> np.ndarray:
+        """Start one episode per seed; the first observations."""
+
+    def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each."""
+
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt, and how its episodes are played."""
+
+    id: Annotated[str, tyro.conf.Suppress]
+    engine: Literal["envpool", "gymnasium"] = "gymnasium"  # what runs the environments
+    truncation_is_terminal: bool = False  # as the ERL family's code: reaching the time limit counts as the end of the task
+    max_steps: int | None = None  # cut episodes to this length; none: the environment's own limit
+    make: Annotated[Callable[[], Any] | None, tyro.conf.Suppress] = field(default=None, compare=True)
+
+    @property
+    def spaces(self) -> Spaces:
+        """Its sizes and ranges."""
+        return _spaces(self.id, self.engine, self.make)
+
+    @property
+    def observation_size(self) -> int:
+        """|S|."""
+        return self.spaces.observation_size
+
+    @property
+    def action_size(self) -> int:
+        """|A|."""
+        return self.spaces.action_size
+
+    @property
+    def horizon(self) -> int:
+        """The most steps an episode takes."""
+        return min(self.spaces.horizon, self.max_steps or self.spaces.horizon)
+
+    def open(self) -> Engine:
+        """A new engine for this task."""
+        module = _engine(self.engine)
+        if self.engine == "envpool":
+            return module.EnvPoolEngine(self.id, threads=len(os.sched_getaffinity(0)))
+        return module.GymnasiumEngine(self.make or (lambda: module.make(self.id)))
+
+    def versions(self) -> dict[str, str]:
+        """The engine and the physics whose versions decide what a number means."""
+        return _engine(self.engine).version()
+
+
+def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Task:
+    """A task by its id, by "module:function", or by a function that makes the environment.
+
+    EnvPool runs it where EnvPool is installed and has it, Gymnasium otherwise.
+    """
+    if isinstance(task, Task):
+        return task
+    if engine not in (None, "envpool", "gymnasium"):
+        raise UserError(f"there is no engine {engine!r}: choose envpool or gymnasium")
+    if callable(task):
+        return _made_by(task, getattr(task, "__qualname__", type(task).__name__), engine)
+    module, _, name = task.partition(":")
+    if name:
+        own = getattr(_imported(module, task), name, None)
+        if callable(own):
+            return _made_by(own, task, engine)
+    if engine != "gymnasium" and importlib.util.find_spec("envpool") and task in _engine("envpool").names():
+        return Task(task, "envpool")
+    if engine == "envpool":
+        raise UserError(_no_envpool(task))
+    known = _engine("gymnasium").names()
+    if not name and task not in known:
+        raise UserError(f"there is no task {task!r}{_nearest(task, known)}; your own is given as module:function")
+    found = Task(task, "gymnasium")
+    _ = found.spaces
+    return found
+
+
+def _made_by(make: Callable[[], Any], name: str, engine: str | None) -> Task:
+    if engine == "envpool":
+        raise UserError("EnvPool runs its own tasks only: leave --engine out for an environment of your own")
+    found = Task(name, "gymnasium", make=make)
+    _ = found.spaces
+    return found
+
+
+def _imported(module: str, task: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"cannot import {module!r} of the task {task!r} ({error}): is it on PYTHONPATH?") from None
+
+
+def _no_envpool(task: str) -> str:
+    if not importlib.util.find_spec("envpool"):
+        return "EnvPool is not installed: pip install 'genepool[envpool]', or use --engine gymnasium"
+    return f"EnvPool has no task {task!r}{_nearest(task, _engine('envpool').names())}; --engine gymnasium has others"
+
+
+def _nearest(task: str, known: Sequence[str]) -> str:
+    by_lower = {name.lower(): name for name in known}
+    near = [by_lower[match] for match in difflib.get_close_matches(task.lower(), by_lower, n=3, cutoff=0.6)]
+    return f" (did you mean {', '.join(near)}?)" if near else ""
+
+
+def _engine(name: str) -> Any:
+    return importlib.import_module(f"genepool.environments.{name}_engine")
+
+
+@lru_cache(maxsize=64)
+def _spaces(id: str, engine: str, make: Callable[[], Any] | None) -> Spaces:
+    module = _engine(engine)
+    if engine == "envpool":
+        return module.spaces(id)
+    try:
+        environment = make() if make else module.make(id)
+    except Exception as error:
+        raise UserError(f"the task {id!r} cannot be made: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+    try:
+        return module.spaces(environment, id)
+    finally:
+        environment.close()

@@ -1,0 +1,113 @@
+"""Mutation: a parent becomes a child. Gaussian (ERL) and Proximal (PDERL, Algorithm 2)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from genepool import buffer
+from genepool.types import Individual
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """ERL's mutation of weight matrices: rescaling noise on a few weights, now and then a huge one or a reset.
+
+    Differs: the PDERL paper calls it additive noise on a fraction of the weights; this is what ERL's code does.
+    """
+
+    fraction: float = 0.1  # at most this share of a matrix's weights is hit, fewer on average
+    strength: float = 0.1  # std of the usual change, relative to the weight
+    super_strength: float = 10.0  # std of the rare change, relative to the weight
+    super_probability: float = 0.05
+    reset_probability: float = 0.05  # the weight becomes N(0, 1)
+
+    def __call__(self, key: Array, x: Individual) -> Individual:
+        leaves, structure = jax.tree.flatten(x.actor)
+        keys = jax.random.split(key, len(leaves))
+        mutated = [self._matrix(k, leaf) if leaf.ndim == 2 else leaf for k, leaf in zip(keys, leaves, strict=True)]
+        return Individual(jax.tree.unflatten(structure, mutated), x.memory)
+
+    def _matrix(self, key: Array, weights: Array) -> Array:
+        k_chance, k_count, k_picks, k_hits = jax.random.split(key, 4)
+        u, v = jax.random.uniform(k_chance, (2,))
+        chosen = u < 2.0 * v  # with probability 3/4
+        most = max(1, math.ceil(self.fraction * weights.size))
+        count = jax.random.randint(k_count, (), 0, most)
+        picks = jax.random.randint(k_picks, (most,), 0, weights.size)  # with replacement: a weight may be hit again
+        real = (jnp.arange(most) < count) & chosen
+        hits = jnp.zeros(weights.size, jnp.int32).at[picks].add(real).reshape(weights.shape)
+
+        def hit_once(carry):
+            times, w = carry
+            k_kind, k_noise = jax.random.split(jax.random.fold_in(k_hits, times))
+            kind, noise = jax.random.uniform(k_kind, w.shape), jax.random.normal(k_noise, w.shape)
+            huge = kind < self.super_probability
+            reset = ~huge & (kind < self.super_probability + self.reset_probability)
+            new = w + noise * jnp.abs(w) * jnp.where(huge, self.super_strength, self.strength)
+            new = jnp.clip(jnp.where(reset, noise, new), -1e6, 1e6)
+            return times + 1, jnp.where(hits > times, new, w)
+
+        return jax.lax.while_loop(lambda carry: jnp.any(hits > carry[0]), hit_once, (0, weights))[1]
+
+
+def sensitivity(actor: Callable, states: Array, real: Array, reduce: str = "sum") -> Any:
+    """How much each weight moves the actions: s = sqrt(sum_k (sum_i grad mu(s_i)_k)^2), PDERL Eq. 1.
+
+    `real` masks the rows of `states` that count. reduce="sum" is Eq. 1 (SM-G-SUM of Lehman et al. 2018);
+    "mean" divides by the number of states and multiplies by 256, so that a short memory is not mutated harder;
+    "abs" sums |grad| over the states (SM-G-ABS), so that opposite signs do not cancel.
+    """
+    if reduce == "abs":
+
+        def add_state(total, row):
+            s, weight = row
+            slope = jax.jacrev(lambda mu: mu(s))(actor)
+            return jax.tree.map(lambda t, g: t + weight * jnp.abs(g), total, slope), None
+
+        zeros = jax.tree.map(jnp.zeros_like, jax.jacrev(lambda mu: mu(states[0]))(actor))
+        slopes = jax.lax.scan(add_state, zeros, (states, real.astype(jnp.float32)))[0]
+    else:
+        summed_action = lambda mu: real.astype(jnp.float32) @ mu(states)
+        slopes = jax.jacrev(summed_action)(actor)
+    scale = 256.0 / jnp.maximum(jnp.sum(real), 1) if reduce == "mean" else 1.0
+    return jax.tree.map(lambda g: scale * jnp.sqrt(jnp.sum(g**2, axis=0)), slopes)
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """PDERL Algorithm 2: theta + x / s with x ~ N(0, sigma^2), so that the child acts in its parent's proximity.
+
+    Differs: like the authors' code, sigma is a standard deviation, only weight matrices mutate, s is floored
+    at 0.01, and s = 0 counts as 1, for a dead unit would send its weights to infinity.
+    """
+
+    sigma: float = 0.1  # sigma, the mutation magnitude (Table 4)
+    batch_size: int = 256  # N_M, states the sensitivity is measured on
+    reduce: Literal["sum", "mean", "abs"] = "sum"  # how the states' gradients are joined; "sum" is Eq. 1
+    floor: float = 0.01  # the least sensitivity
+    biases: bool = False  # whether biases and layer norms mutate too
+    delta_clip: float | None = None  # the largest change of a weight, if any
+    sigma_noise: float = 0.0  # std of sigma itself, drawn anew for each child
+
+    def __call__(self, key: Array, x: Individual) -> Individual:
+        k_states, k_sigma, k_noise = jax.random.split(key, 3)
+        places, real = buffer.sample_distinct(k_states, x.memory, self.batch_size)  # 2
+        s = sensitivity(x.actor, x.memory.data.observation[places], real, self.reduce)  # 3
+        sigma = self.sigma + self.sigma_noise * jax.random.normal(k_sigma)
+        leaves, structure = jax.tree.flatten(x.actor)
+        keys = jax.random.split(k_noise, len(leaves))
+        rows = zip(keys, leaves, jax.tree.leaves(s), strict=True)
+        mutated = [self._leaf(k, w, s_w, sigma) for k, w, s_w in rows]  # 4
+        return Individual(jax.tree.unflatten(structure, mutated), x.memory)  # 1
+
+    def _leaf(self, key: Array, w: Array, s: Array, sigma: Array) -> Array:
+        if w.ndim < 2 and not self.biases:
+            return w
+        s = jnp.where(s == 0.0, 1.0, jnp.maximum(s, self.floor))
+        delta = sigma * jax.random.normal(key, w.shape) / s
+        return w + (delta if self.delta_clip is None else jnp.clip(delta, -self.delta_clip, self.delta_clip))

@@ -1,0 +1,110 @@
+"""Selection: who survives, who mates with whom. ERL's and PDERL's, section "Parent selection mechanism"."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from genepool import buffer
+from genepool.types import Individual
+
+
+class Survival(NamedTuple):
+    """Slots of a population sorted by what becomes of them. A slot is overwritten only if it is in `free`."""
+
+    elites: list[int]  # the fittest, best first
+    winners: list[int]  # of the tournaments, each once; an elite may be one
+    free: list[int]  # the rest, shuffled: slots for elite copies and children
+
+
+def survival(rng: np.random.Generator, fitness: np.ndarray, elites: int, tournament: int = 3) -> Survival:
+    """Elitism and tournament selection: N - e times, the best of `tournament` ranks drawn with replacement."""
+    ranked = np.argsort(-np.nan_to_num(fitness, nan=-np.inf), kind="stable")
+    draws = rng.integers(len(ranked), size=(len(ranked) - elites, tournament)).min(axis=1)
+    winners = [int(slot) for slot in ranked[np.unique(draws)]]
+    top = [int(slot) for slot in ranked[:elites]]
+    free = [slot for slot in range(len(ranked)) if slot not in winners and slot not in top]
+    return Survival(top, winners, [int(slot) for slot in rng.permutation(free)])
+
+
+@dataclass(frozen=True)
+class Mating:
+    """Which pairs have a child: those with the best mating score m (PDERL, "Parent selection mechanism").
+
+    Greedy, m = f(x) + f(y), and distance-based, m = E_x ||mu_x - mu_y||^2 + E_y ||mu_x - mu_y||^2, are the ends of
+    a convex combination whose weight may be annealed, which the paper's supplement proposes: distance early, greedy late.
+    Between the ends, both scores are scaled to [0, 1] over the generation's pairs.
+    """
+
+    greedy: float = 1.0  # weight of the greedy score in the first generation: 1 is greedy, 0 distance-based
+    greedy_at_end: float | None = None  # the weight that it is annealed to; none: it stays
+    anneal_over: int = 100  # generations until then
+    pick: Literal["best", "rank", "softmax"] = "best"  # best pairs first, or drawn by rank or by softmax of the score
+    self_pairs: bool = False  # as the authors' code: a duplicated slot, or an elite's copy and original, may pair
+    distance_actions: Literal["policy", "stored"] = "policy"  # compare policies, or (authors' code) with stored actions
+    batch_size: int = 256  # states per parent that the distance is measured on
+
+    def weight(self, generation: int) -> float:
+        """The greedy score's weight in this generation."""
+        end = self.greedy if self.greedy_at_end is None else self.greedy_at_end
+        return self.greedy + (end - self.greedy) * min(1.0, generation / max(1, self.anneal_over))
+
+    def pairs(
+        self, rng: np.random.Generator, slots: Sequence[int], fitness: np.ndarray, distance: np.ndarray | None, n: int, generation: int
+    ) -> list[tuple[int, int]]:
+        """The `n` pairs of `slots` that have a child, the fitter parent first. `distance` is [N, N], if it is needed."""
+        everyone = list(combinations(slots, 2)) or [(slots[0], slots[0])]
+        scores = np.array([fitness[i] + fitness[j] for i, j in everyone])
+        w = self.weight(generation)
+        if w < 1.0:
+            far = np.array([distance[i, j] for i, j in everyone])
+            scores = far if w == 0.0 else w * _unit(scores) + (1.0 - w) * _unit(far)
+        order = np.argsort(-scores, kind="stable")
+        if self.pick != "best":
+            rank = np.empty(len(order))
+            rank[order] = np.arange(len(order), 0, -1)
+            odds = rank if self.pick == "rank" else np.exp(4.0 * _unit(scores))
+            order = rng.choice(len(everyone), size=n, p=odds / odds.sum())
+        chosen = [everyone[order[k % len(order)]] for k in range(n)]  # fewer pairs than children: from the top again
+        return [(i, j) if fitness[i] >= fitness[j] else (j, i) for i, j in chosen]
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    spread = np.ptp(values)
+    return (values - values.min()) / spread if spread > 0 else np.zeros_like(values)
+
+
+@jax.jit
+def _behaviour_distances(states: Array, real: Array, stored: Array, members: Individual, use_stored: bool) -> Array:
+    acts = jax.vmap(jax.vmap(lambda mu, s: mu(s), (None, 0)), (0, None))(members.actor, states)
+    own = jnp.where(use_stored, stored, jnp.swapaxes(acts, 0, 1)[jnp.arange(len(acts)), jnp.arange(len(acts))])
+    square = jnp.sum((acts - own[None]) ** 2, axis=-1)  # [policy, memory, state]
+    mean = jnp.sum(square * real, axis=-1) / jnp.maximum(jnp.sum(real, axis=-1), 1)
+    return mean + mean.T
+
+
+def distances(key: Array, members: Individual, mating: Mating) -> np.ndarray:
+    """d(x, y) for every two members, on states of each one's memory.
+
+    Differs: the authors' code draws from the latest 1000 rows and compares with the actions stored there, which may be
+    an ancestor's or a noisy learner's; `distance_actions="stored"` does so.
+    """
+
+    def draw(key, memory):
+        if mating.distance_actions == "stored":
+            newest = min(1000, memory.capacity)
+            places = buffer.latest(memory, newest)[0]
+            chosen = jax.random.randint(key, (mating.batch_size,), 0, jnp.clip(memory.size, 1, newest))
+            places, real = places[chosen], jnp.full(mating.batch_size, memory.size > 0)
+        else:
+            places, real = buffer.sample_distinct(key, memory, mating.batch_size)
+        return memory.data.observation[places], real, memory.data.action[places]
+
+    n = len(members.memory.size)
+    states, real, stored = jax.jit(jax.vmap(draw))(jax.random.split(key, n), members.memory)
+    return np.asarray(_behaviour_distances(states, real, stored, members, mating.distance_actions == "stored"))

@@ -1,0 +1,145 @@
+"""Networks as callable pytrees with array leaves only: Actor and Critic of ERL and PDERL.
+
+They take one state or a batch of them. Entry k along the last axis of every leaf of a layer belongs to its unit k, so
+that an operator may move a unit whole.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+@jax.custom_vjp
+def matmul(x: Array, w: Array) -> Array:
+    """x @ w. XLA's x.T @ g is slow on a CPU, so that the gradient copies x.T first: a fifth off a DDPG update."""
+    return x @ w
+
+
+def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    x, w = saved
+    if x.ndim == 1:
+        return g @ w.T, jnp.outer(x, g)
+    rows, slopes = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+    return g @ w.T, jax.lax.optimization_barrier(rows.T) @ slopes
+
+
+matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)
+
+
+@jax.custom_vjp
+def elu(x: Array) -> Array:
+    """x where it is positive, else exp(x) - 1; the gradient reuses the exponential."""
+    return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0.0)) - 1.0)
+
+
+def _elu_forward(x: Array) -> tuple[Array, Array]:
+    y = elu(x)
+    return y, y
+
+
+elu.defvjp(_elu_forward, lambda y, g: (g * jnp.minimum(y + 1.0, 1.0),))
+
+
+class Linear(eqx.Module):
+    """y = x W + b, with W and b drawn from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+
+    weight: Array  # [in, out]
+    bias: Array  # [out]
+
+    def __init__(self, key: Array, fan_in: int, fan_out: int):
+        k_weight, k_bias = jax.random.split(key)
+        bound = fan_in**-0.5
+        self.weight = jax.random.uniform(k_weight, (fan_in, fan_out), minval=-bound, maxval=bound)
+        self.bias = jax.random.uniform(k_bias, (fan_out,), minval=-bound, maxval=bound)
+
+    def __call__(self, x: Array) -> Array:
+        return matmul(x, self.weight) + self.bias
+
+
+class NormalisedLinear(eqx.Module):
+    """A linear layer followed by ERL's layer norm: gain (y - mean) / (std + 1e-6) + shift, with the unbiased std."""
+
+    weight: Array  # [in, out]
+    bias: Array
+    gain: Array
+    shift: Array
+
+    def __init__(self, key: Array, fan_in: int, fan_out: int):
+        linear = Linear(key, fan_in, fan_out)
+        self.weight, self.bias = linear.weight, linear.bias
+        self.gain, self.shift = jnp.ones(fan_out), jnp.zeros(fan_out)
+
+    def __call__(self, x: Array) -> Array:
+        return self.normalise(matmul(x, self.weight))
+
+    def normalise(self, y: Array) -> Array:
+        """Bias and layer norm, of a product that was already taken."""
+        y = y + self.bias
+        centred = y - jnp.mean(y, axis=-1, keepdims=True)
+        variance = jnp.sum(centred**2, axis=-1, keepdims=True) / (y.shape[-1] - 1)
+        std = jnp.sqrt(jnp.maximum(variance, 1e-20))  # the root of zero has no gradient
+        return centred * (1.0 / (std + 1e-6)) * self.gain + self.shift
+
+
+class Actor(eqx.Module):
+    """mu(s): hidden layers with layer norm and tanh, then a tanh output in [-1, 1]^|A| (ERL, PDERL: 128-128)."""
+
+    hidden: tuple[NormalisedLinear, ...]
+    output: Linear
+
+    def __init__(self, key: Array, observation_size: int, action_size: int, hidden: Sequence[int] = (128, 128)):
+        sizes = (observation_size, *hidden)
+        keys = jax.random.split(key, len(sizes))
+        pairs = zip(keys, sizes[:-1], sizes[1:], strict=False)
+        self.hidden = tuple(NormalisedLinear(k, fan_in, fan_out) for k, fan_in, fan_out in pairs)
+        self.output = Linear(keys[-1], sizes[-1], action_size)
+
+    def __call__(self, s: Array) -> Array:
+        for layer in self.hidden:
+            s = jnp.tanh(layer(s))
+        return jnp.tanh(self.output(s))
+
+    def explore(self, s: Array, noise: Array) -> Array:
+        """The action with noise, kept within [-1, 1]."""
+        return jnp.clip(self(s) + noise, -1.0, 1.0)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Observation size, hidden sizes, action size."""
+        layers = (*self.hidden, self.output)
+        return (layers[0].weight.shape[-2], *(layer.weight.shape[-1] for layer in layers))
+
+
+class Critic(eqx.Module):
+    """Q(s, a): one ELU branch for each input, joined by a normalised ELU layer (ERL, PDERL: 200 + 200, then 300).
+
+    The joining matrix is kept in two halves, one for each branch: the actor's gradient needs only the action's.
+    """
+
+    state: Linear
+    action: Linear
+    joint: NormalisedLinear
+    joint_action: Array
+    output: Linear
+
+    def __init__(self, key: Array, observation_size: int, action_size: int, branch: int = 200, joint: int = 300):
+        k_state, k_action, k_joint, k_output = jax.random.split(key, 4)
+        self.state = Linear(k_state, observation_size, branch)
+        self.action = Linear(k_action, action_size, branch)
+        whole = NormalisedLinear(k_joint, 2 * branch, joint)
+        self.joint = eqx.tree_at(lambda layer: layer.weight, whole, whole.weight[:branch])
+        self.joint_action = whole.weight[branch:]
+        self.output = Linear(k_output, joint, 1)
+
+    def __call__(self, s: Array, a: Array) -> Array:
+        joined = matmul(elu(self.state(s)), self.joint.weight) + matmul(elu(self.action(a)), self.joint_action)
+        return self.output(elu(self.joint.normalise(joined)))[..., 0]
+
+
+def shrink_output(network: Actor | Critic, factor: float = 0.1) -> Actor | Critic:
+    """The network with its output layer scaled down: ERL begins the learner's networks near zero, not the population's."""
+    smaller = jax.tree.map(lambda leaf: factor * leaf, network.output)
+    return eqx.tree_at(lambda n: n.output, network, smaller)

@@ -1,0 +1,137 @@
+"""The run folder: config.json, metrics.jsonl, checkpoints, champion.safetensors, curve.png."""
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from genepool.errors import UserError
+from genepool.runs import checkpoint
+
+KEPT = 2  # checkpoints
+
+
+class Folder:
+    """A run on disk. Whatever is in it was written whole."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config_file = self.path / "config.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.champion_file = self.path / "champion.safetensors"
+        self.curve_file = self.path / "curve.png"
+
+    def create(self, config: dict[str, Any]) -> None:
+        """Make the folder, which must not hold anything yet."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            hint = f"go on with `genepool resume {self.path}`" if self.config_file.exists() else "choose another"
+            raise UserError(f"{self.path} exists and is not empty: {hint}, or give another --run DIR")
+        try:
+            (self.path / "checkpoints").mkdir(parents=True)
+            self._write(self.config_file, json.dumps(config, indent=2) + "\n")
+            self.metrics_file.touch()
+        except OSError as error:
+            raise UserError(f"cannot make the run folder {self.path}: {error.strerror}") from None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the run was started with."""
+        if not self.path.is_dir():
+            raise UserError(f"there is no run folder {self.path}: `genepool runs` shows what is there")
+        try:
+            config = json.loads(self.config_file.read_text())
+            return config if isinstance(config, dict) and "algorithm" in config else {}["algorithm"]
+        except FileNotFoundError:
+            raise UserError(f"{self.path} is no run folder (it has no config.json): `genepool runs` shows what is there") from None
+        except (ValueError, KeyError, OSError):
+            raise UserError(f"{self.config_file} is damaged: restore it, or start a new run") from None
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """One record per generation. A last line that a crash cut short is left out."""
+        if not self.metrics_file.exists():
+            return []
+        lines = self.metrics_file.read_text().splitlines(keepends=True)
+        try:
+            return [json.loads(line) for line in lines if line.endswith("\n")]
+        except ValueError:
+            raise UserError(f"{self.metrics_file} is damaged: restore it, or start a new run") from None
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add a generation's record."""
+        with self.metrics_file.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def keep_records(self, count: int) -> None:
+        """Drop the records that came after the checkpoint: those generations will be lived again."""
+        lines = self.metrics_file.read_text().splitlines(keepends=True) if self.metrics_file.exists() else []
+        whole = [line for line in lines if line.endswith("\n")]
+        if len(whole) < count:
+            raise UserError(f"{self.metrics_file} has {len(whole)} of the checkpoint's {count} records: restore it to resume")
+        if len(lines) != count:
+            self._write(self.metrics_file, "".join(whole[:count]))
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints there are, oldest first."""
+        return sorted((self.path / "checkpoints").glob("*.safetensors"))
+
+    def save_checkpoint(self, generation: int, state: Any, facts: dict[str, Any]) -> None:
+        """Write the complete state, and keep the last two."""
+        checkpoint.sync(self.metrics_file)
+        checkpoint.save(self.path / "checkpoints" / f"{generation:08d}.safetensors", state, facts)
+        for old in self.checkpoints[:-KEPT]:
+            old.unlink()
+
+    def load_checkpoint(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
+        """The newest state and its facts, or nothing if the run never came to write one."""
+        if not self.checkpoints:
+            return None
+        *older, newest = self.checkpoints
+        try:
+            return checkpoint.load(newest, like)
+        except UserError as error:
+            hint = f"; to go on from the one before it, {older[-1].name}, move this one away" if older else ""
+            raise UserError(f"{error}{hint}") from None
+
+    def _write(self, path: Path, text: str) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(text)
+        checkpoint.sync(temporary)
+        temporary.replace(path)
+        checkpoint.sync(path.parent)
+
+
+def default_path(preset: str, task: str, seed: int) -> Path:
+    """runs/<preset>-<task>-s<seed>-<time> under the current folder."""
+    tidy = "".join(c if c.isalnum() or c in "-_." else "-" for c in task)
+    return Path("runs") / f"{preset}-{tidy}-s{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
+    """What a figure of the run depends on besides its configuration."""
+    versions = {"python": platform.python_version()} | task_versions
+    versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "optax", "numpy")}
+    return {
+        "versions": versions,
+        "git_commit": _commit(),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "machine": {"cores": len(os.sched_getaffinity(0)), "processor": platform.machine(), "system": platform.system()},
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the working folder, where there is one."""
+    answer = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False) if _has_git() else None
+    return answer.stdout.strip() or None if answer and answer.returncode == 0 else None
+
+
+def _has_git() -> bool:
+    return any((Path(folder) / "git").exists() for folder in os.environ.get("PATH", "").split(os.pathsep))

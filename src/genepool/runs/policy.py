@@ -1,0 +1,59 @@
+"""A trained policy on its own: saved, loaded, and asked for actions the way Stable-Baselines3 asks."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from genepool.environments.spaces import Spaces
+from genepool.errors import UserError
+from genepool.networks import Actor
+from genepool.runs import checkpoint
+
+
+class Policy:
+    """An actor and the range of its task's actions."""
+
+    def __init__(self, actor: Actor, spaces: Spaces, facts: dict[str, Any] | None = None):
+        self.actor, self.spaces, self.facts = actor, spaces, facts or {}
+        self._act = jax.jit(lambda rows: actor(rows))
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[np.ndarray, None]:
+        """The actions for one observation or a batch, in the environment's own range.
+
+        The signature is Stable-Baselines3's. The policy is deterministic and has no state, so the rest is ignored.
+        """
+        observation = np.asarray(observation, np.float32)
+        shape = self.spaces.observation_shape
+        single = observation.shape == shape
+        if not single and observation.shape[1:] != shape:
+            raise ValueError(f"the policy takes observations of shape {shape} or batches of them, not {observation.shape}")
+        rows = observation.reshape(-1, self.spaces.observation_size)
+        actions = self.spaces.to_environment(np.asarray(self._act(rows)))
+        return (actions[0] if single else actions), None
+
+    def save(self, path: str | Path) -> None:
+        """Write it as safetensors and JSON."""
+        facts = {"sizes": self.actor.sizes, "spaces": asdict(self.spaces), "facts": self.facts}
+        checkpoint.save(Path(path), self.actor, {"policy": facts})
+
+
+def load(path: str | Path) -> Policy:
+    """The policy in a file, or the champion of a run folder. Loading never runs code from the file."""
+    path = Path(path)
+    file = path / "champion.safetensors" if path.is_dir() else path
+    if path.is_dir() and not file.exists():
+        raise UserError(f"{path} has no champion yet: train it further, or give another run folder")
+    facts = checkpoint.read(file)[1]
+    if "policy" not in facts:
+        raise UserError(f"{file} is a checkpoint, not a policy: give the run folder or its champion.safetensors")
+    facts = facts["policy"]
+    observation_size, *hidden, action_size = facts["sizes"]
+    like = jax.eval_shape(lambda: Actor(jax.random.key(0), observation_size, action_size, hidden))
+    actor, _ = checkpoint.load(file, like)
+    spaces = {name: tuple(value) if isinstance(value, list) else value for name, value in facts["spaces"].items()}
+    return Policy(actor, Spaces(**spaces), facts["facts"])

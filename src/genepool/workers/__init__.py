@@ -1,0 +1,1 @@
+"""Workers: where candidates are tried."""

@@ -1,0 +1,153 @@
+"""Local workers: all the episodes of a generation, played side by side in this process."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from genepool.environments.task import Engine, Task
+from genepool.errors import EpisodeFailed, UserError
+from genepool.types import Candidate, Outcome, Transitions
+
+CAPACITY = 64  # episodes played at once; of more, one batch after the other
+
+
+class LocalWorkers:
+    """Plays candidates on one task. An outcome does not depend on who is played beside it."""
+
+    def __init__(self, task: Task):
+        self.task = task
+        self._engine: Engine | None = None
+
+    def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """Play every candidate's episodes; the outcomes in the order of the candidates."""
+        self._engine = self._engine or self.task.open()
+        tickets = [(candidate, seed) for candidate in candidates for seed in candidate.seeds]
+        episodes = []
+        for begin in range(0, len(tickets), CAPACITY):
+            players, seeds = zip(*tickets[begin : begin + CAPACITY], strict=True)
+            episodes += play(self.task, self._engine, players, seeds)
+        outcomes = []
+        for candidate in candidates:
+            own, episodes = episodes[: len(candidate.seeds)], episodes[len(candidate.seeds) :]
+            rows = Transitions(*(np.concatenate(column) for column in zip(*own, strict=True)))
+            returns = tuple(float(np.sum(episode.reward, dtype=np.float64)) for episode in own)
+            outcomes.append(Outcome(candidate, candidate.individual, returns, rows))
+        return outcomes
+
+    def close(self) -> None:
+        """Free the environments."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+def play(task: Task, engine: Engine, players: Sequence[Candidate], seeds: Sequence[int]) -> list[Transitions]:
+    """One episode per seed, each with its own player."""
+    n, horizon, spaces = len(seeds), task.horizon, task.spaces
+    crowd = Crowd(players, spaces.observation_size, spaces.action_size)
+    observations = np.zeros((horizon + 1, n, spaces.observation_size), np.float32)
+    actions = np.zeros((horizon, n, spaces.action_size), np.float32)
+    rewards = np.zeros((horizon, n), np.float32)
+    length, terminal = np.full(n, horizon), np.zeros(n, np.float32)
+    live = np.arange(n, dtype=np.int32)
+    t = 0
+    try:
+        observations[0] = engine.begin(seeds)
+        _inspect(task, observations[0], rewards[0], seeds, live, 0)
+        for t in range(horizon):
+            action = actions[t, live] = crowd.act(observations[t], live, t)
+            observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
+            _inspect(task, observation, reward, seeds, live, t + 1)
+            observations[t + 1, live], rewards[t, live] = observation, reward
+            over = terminated | truncated
+            if over.any():
+                length[live[over]], terminal[live[over]] = t + 1, terminated[over]
+                live = live[~over]
+                if not len(live):
+                    break
+    except EpisodeFailed as fault:
+        cause, seed = fault.__cause__, seeds[fault.episode]
+        raise UserError(f"{task.id} raised {type(cause).__name__} in the episode with seed {seed}, step {t + 1}: {cause}") from cause
+    if task.truncation_is_terminal:
+        terminal[:] = 1.0
+
+    def episode(k: int) -> Transitions:
+        end = length[k]
+        terminated = np.zeros(end, np.float32)
+        terminated[-1] = terminal[k]
+        return Transitions(observations[:end, k], actions[:end, k], rewards[:end, k], observations[1 : end + 1, k], terminated)
+
+    return [episode(k) for k in range(n)]
+
+
+def _inspect(task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Sequence[int], live: np.ndarray, step: int) -> None:
+    """Refuse what is not a number before it gets into a memory or a network."""
+    # a sum is finite if all are, and one sum costs a tenth of looking at each
+    if np.isfinite(observation.sum() + reward.sum()):
+        return
+    bad = ~(np.isfinite(observation).all(axis=1) & np.isfinite(reward))
+    if bad.any():
+        what = "an observation" if not np.isfinite(observation[bad]).all() else "a reward"
+        raise UserError(f"{task.id} returned {what} that is not finite in the episode with seed {seeds[live[bad][0]]}, step {step}")
+
+
+class Crowd:
+    """The actors of a batch of episodes, asked for their actions together.
+
+    One compiled program of fixed shapes runs one actor after the other, and how many there are only changes how
+    often it loops: so the bits of an action cannot depend on who else is there.
+    """
+
+    def __init__(self, players: Sequence[Candidate], observation_size: int, action_size: int):
+        actors = {id(player.individual.actor): player.individual.actor for player in players}
+        slot = {identity: k for k, identity in enumerate(actors)}
+        flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(actor)]) for actor in actors.values()]
+        weights = np.zeros((CAPACITY, flat[0].size), np.float32)
+        weights[: len(flat)] = flat
+        self._weights = jax.device_put(weights)  # one array: every buffer handed to a program costs microseconds
+        self._slots = np.array([slot[id(player.individual.actor)] for player in players], np.int32)
+        self._noise = {k: player.noise for k, player in enumerate(players) if player.noise is not None}
+        self._inputs = np.zeros((CAPACITY, observation_size + action_size), np.float32)  # observation, then noise
+        self._size = observation_size
+        leaves, structure = jax.tree.flatten(players[0].individual.actor)
+        self._program = _program(structure, tuple(np.shape(leaf) for leaf in leaves), observation_size, action_size)
+        self._live: np.ndarray | None = None
+
+    def act(self, observations: np.ndarray, live: np.ndarray, t: int) -> np.ndarray:
+        """The actions of the live episodes' players in step t, [len(live), |A|], within [-1, 1]."""
+        if live is not self._live:  # who plays changes seldom
+            plan = np.zeros((2, CAPACITY), np.int32)
+            plan[0, : len(live)], plan[1, : len(live)] = live, self._slots[live]
+            self._live, self._plan, self._count = live, jax.device_put(plan), jax.device_put(np.int32(len(live)))
+        self._inputs[: len(observations), : self._size] = observations
+        for k, noise in self._noise.items():
+            self._inputs[k, self._size :] = noise[t]
+        return np.asarray(self._program(self._weights, self._plan, self._count, self._inputs))[: len(live)]
+
+
+@lru_cache(maxsize=32)
+def _program(structure: Any, shapes: tuple[tuple[int, ...], ...], observation_size: int, action_size: int) -> Any:
+    """Compiled for one architecture: actions of `count` episodes, whose rows and actors the plan names."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+
+    def actor(flat: Array) -> Any:
+        parts = zip(shapes, [0, *ends], ends, strict=False)
+        return jax.tree.unflatten(structure, [flat[begin:end].reshape(shape) for shape, begin, end in parts])
+
+    def act(weights: Array, plan: Array, count: Array, inputs: Array) -> Array:
+        def one(i, actions):
+            row = inputs[plan[0, i]]
+            action = actor(weights[plan[1, i]]).explore(row[:observation_size], row[observation_size:])
+            return actions.at[i].set(action)
+
+        return jax.lax.fori_loop(0, count, one, jnp.zeros((CAPACITY, action_size), jnp.float32))
+
+    of = lambda shape, kind=jnp.float32: jax.ShapeDtypeStruct(shape, kind)
+    weights, inputs = of((CAPACITY, ends[-1])), of((CAPACITY, observation_size + action_size))
+    return jax.jit(act).lower(weights, of((2, CAPACITY), jnp.int32), of((), jnp.int32), inputs).compile()
