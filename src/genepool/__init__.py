@@ -1,9 +1,9 @@
 """genepool trains control policies by evolution and gradient learning together.
 
-    run = genepool.train(genepool.pderl("HalfCheetah-v5"), frames=1_000_000, seed=0)
-    for record in run:
-        print(record["frames"], max(record["fitness"]))
-    action, _ = run.champion.predict(observation)
+run = genepool.train(genepool.pderl("HalfCheetah-v5"), frames=1_000_000, seed=0)
+for record in run:
+    print(record["frames"], max(record["fitness"]))
+action, _ = run.champion.predict(observation)
 """
 
 import importlib

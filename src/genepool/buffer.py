@@ -99,7 +99,9 @@ def inherit(key: Array, x: Buffer, y: Buffer) -> Buffer:
     halves = [(memory.data, *latest(memory, half)) for memory in (x, y)]  # 1-2
     rows = [jax.tree.map(lambda leaf, p=places: leaf[p], data) for data, places, _ in halves]
     real = jnp.concatenate([real for _, _, real in halves])
-    order = jnp.argsort(jnp.where(real, jax.random.uniform(key, real.shape), 2.0))  # 3: the real rows, shuffled, come first
+    order = jnp.argsort(
+        jnp.where(real, jax.random.uniform(key, real.shape), 2.0)
+    )  # 3: the real rows, shuffled, come first
     joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b])[order], *rows)
     spare = x.capacity - 2 * half
     data = jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, spare)] + [(0, 0)] * (leaf.ndim - 1)), joined)

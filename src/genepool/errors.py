@@ -1,7 +1,7 @@
 """The one error that a user can mend."""
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """Says in one line what is wrong and what to do next. The command line prints it and exits with code 2."""
 
 

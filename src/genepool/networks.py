@@ -56,6 +56,7 @@ class Linear(eqx.Module):
         self.bias = jax.random.uniform(k_bias, (fan_out,), minval=-bound, maxval=bound)
 
     def __call__(self, x: Array) -> Array:
+        """The units' values."""
         return matmul(x, self.weight) + self.bias
 
 
@@ -73,6 +74,7 @@ class NormalisedLinear(eqx.Module):
         self.gain, self.shift = jnp.ones(fan_out), jnp.zeros(fan_out)
 
     def __call__(self, x: Array) -> Array:
+        """The units' values."""
         return self.normalise(matmul(x, self.weight))
 
     def normalise(self, y: Array) -> Array:
@@ -98,6 +100,7 @@ class Actor(eqx.Module):
         self.output = Linear(keys[-1], sizes[-1], action_size)
 
     def __call__(self, s: Array) -> Array:
+        """The action."""
         for layer in self.hidden:
             s = jnp.tanh(layer(s))
         return jnp.tanh(self.output(s))
@@ -135,6 +138,7 @@ class Critic(eqx.Module):
         self.output = Linear(k_output, joint, 1)
 
     def __call__(self, s: Array, a: Array) -> Array:
+        """The value of action a in state s."""
         joined = matmul(elu(self.state(s)), self.joint.weight) + matmul(elu(self.action(a)), self.joint_action)
         return self.output(elu(self.joint.normalise(joined)))[..., 0]
 

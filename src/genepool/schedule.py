@@ -45,6 +45,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
+        """Count the seconds spent within towards this phase."""
         self.phase, begun = phase, time.perf_counter()
         try:
             yield
@@ -52,7 +53,9 @@ class Clock:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - begun
 
 
-def synchronous(algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock) -> tuple[Any, list[Outcome]]:
+def synchronous(
+    algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock
+) -> tuple[Any, list[Outcome]]:
     """One generation: ask for all of it, try it, tell all of it, learn."""
     k_ask, k_tell, k_learn = jax.random.split(key, 3)
     with clock("breeding"):

@@ -16,6 +16,7 @@ from jax import Array
 
 from genepool import buffer, trees
 from genepool.environments.task import Task
+from genepool.errors import UserError
 from genepool.evolution.crossover import Distillation
 from genepool.evolution.genetic import FATES, Brood, Generational
 from genepool.learning.ddpg import DDPG
@@ -54,9 +55,16 @@ class ERL:
 
     def __post_init__(self):
         if self.evolver is None and self.learner is None:
-            raise ValueError("nothing to train: give an evolver, a learner or both")
+            raise UserError("nothing to train: give an evolver, a learner or both")
         if self.learner is None and isinstance(self.evolver.crossover, Distillation):
-            raise ValueError("Distillation asks the learner's critic: give a learner, or use RowCopy")
+            raise UserError("Distillation asks the learner's critic: give a learner, or use RowCopy")
+
+        counts = ("trials", "sync_period", "memory", "replay", "test_episodes", "test_every")
+        small = [name for name in counts if getattr(self, name) < 1]
+        if small or self.updates_per_frame < 0:
+            raise UserError(
+                f"{(small or ['updates_per_frame'])[0].replace('_', ' ')} is too small: it must be 1 or more"
+            )
 
     @property
     def generation(self) -> int:

@@ -11,7 +11,6 @@ from genepool.errors import UserError
 from genepool.evolution.crossover import Distillation, RowCopy
 from genepool.evolution.genetic import Generational
 from genepool.evolution.mutation import Gaussian, Proximal
-from genepool.learning.ddpg import DDPG
 
 # psi, xi, omega: PDERL's Table 4
 PDERL_TASKS = {
@@ -37,49 +36,59 @@ AnyTask = str | Callable[[], Any] | Task
 
 def erl(task: AnyTask, **options: Any) -> ERL:
     """ERL (Khadka and Tumer 2018): row-copy crossover, Gaussian mutation, DDPG."""
-    return _family(task, ERL_TASKS, {"crossover": RowCopy(), "mutation": Gaussian()} | options)
+    return _assembled(task, options, ERL_TASKS, crossover=RowCopy(), mutation=Gaussian())
 
 
-def perl(task: AnyTask, sigma: float | None = None, **options: Any) -> ERL:
+def perl(task: AnyTask, **options: Any) -> ERL:
     """PERL (Bodnar et al. 2020): ERL with proximal mutation."""
-    return _family(task, PDERL_TASKS, {"crossover": RowCopy(), "mutation": Proximal(), "sigma": sigma} | options)
+    return _assembled(task, options, PDERL_TASKS, crossover=RowCopy(), mutation=Proximal())
 
 
 def derl(task: AnyTask, **options: Any) -> ERL:
     """DERL (Bodnar et al. 2020): ERL with distillation crossover."""
-    return _family(task, PDERL_TASKS, {"crossover": Distillation(), "mutation": Gaussian()} | options)
+    return _assembled(task, options, PDERL_TASKS, crossover=Distillation(), mutation=Gaussian())
 
 
-def pderl(task: AnyTask, sigma: float | None = None, **options: Any) -> ERL:
+def pderl(task: AnyTask, **options: Any) -> ERL:
     """PDERL (Bodnar et al. 2020): ERL with distillation crossover and proximal mutation."""
-    return _family(task, PDERL_TASKS, {"crossover": Distillation(), "mutation": Proximal(), "sigma": sigma} | options)
+    return _assembled(task, options, PDERL_TASKS, crossover=Distillation(), mutation=Proximal())
 
 
 def ddpg(task: AnyTask, **options: Any) -> ERL:
     """DDPG (Lillicrap et al. 2015) as ERL runs it: the same learner and loop, no population."""
-    return ERL(find(task, options.pop("engine", None)), **({"evolver": None, "test_every": 10} | options))
+    return _assembled(task, options, {}, evolver=None, test_every=10)
 
 
 def settings(task: Task, table: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What a paper's table gives for this task, by the name before its version."""
-    return table.get(re.split(r"-v\d+$", task.id)[0], {})
+    return table.get(re.sub(r"-v\d+$", "", task.id), {})
 
 
-def _family(task: AnyTask, table: dict[str, dict[str, Any]], options: dict[str, Any]) -> ERL:
-    """ERL with options spread over the parts that have them. What is given wins over the paper's table."""
+def _assembled(task: AnyTask, options: dict[str, Any], table: dict[str, dict[str, Any]], **preset: Any) -> ERL:
+    """ERL of the preset's parts, the paper's settings for the task, and the options, the later winning.
+
+    An option is a field of `ERL`, of `Generational` or of `Task`; `engine` names the engine, `sigma` is the proximal
+    mutation's magnitude.
+    """
     task = find(task, options.pop("engine", None))
-    if options.get("sigma") is None:
-        options.pop("sigma", None)
-    given = settings(task, table) | options
-    sigma = given.pop("sigma", None)
-    if sigma is not None and isinstance(given["mutation"], Proximal):
-        given["mutation"] = replace(given["mutation"], sigma=sigma)
-    of_task = {f.name for f in fields(Task)} - {"id", "make", "engine"}
-    of_evolver = {f.name for f in fields(Generational)}
-    of_loop = {f.name for f in fields(ERL)}
-    unknown = given.keys() - of_task - of_evolver - of_loop
-    if unknown:
-        raise UserError(f"there is no option {sorted(unknown)[0]!r}: help(genepool.ERL) and help(genepool.Generational) list them")
-    pick = lambda names: {name: value for name, value in given.items() if name in names}
-    given.setdefault("learner", DDPG())
-    return ERL(replace(task, **pick(of_task)), **({"evolver": Generational(**pick(of_evolver))} | pick(of_loop)))
+    given = settings(task, table) | preset | options
+    if "sigma" in given and "mutation" not in options and isinstance(given["mutation"], Proximal):
+        given["mutation"] = replace(given["mutation"], sigma=given["sigma"])
+    elif "sigma" in options:
+        raise UserError(
+            "sigma belongs to the preset's own proximal mutation: give mutation=Proximal(sigma=...) instead"
+        )
+    given.pop("sigma", None)
+
+    def fields_of(part: type) -> dict[str, Any]:
+        return {f.name: given.pop(f.name) for f in fields(part) if f.name in given}
+
+    task = replace(task, **fields_of(Task))
+    loop = fields_of(ERL)
+    if "evolver" not in loop:
+        loop["evolver"] = Generational(**fields_of(Generational))
+    if given:
+        raise UserError(
+            f"there is no option {sorted(given)[0]!r}: help(genepool.ERL) and help(genepool.Generational) list them"
+        )
+    return ERL(task, **loop)

@@ -35,7 +35,7 @@ def draw(folders: Sequence[Folder], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
-    drawn = 0
+    episodes = set()
     for colour, folder in zip(COLOURS * (1 + len(folders) // len(COLOURS)), folders, strict=False):
         config = folder.config
         for name, style in (("champion", "-"), ("learner", "--")):
@@ -44,13 +44,19 @@ def draw(folders: Sequence[Folder], path: Path) -> None:
                 label = f"{config['preset']} {name}, seed {config['seed']}" if len(folders) > 1 else name
                 axes.plot(frames, moving_average(returns.mean(axis=1)), style, color=colour, label=label)
                 axes.plot(frames, returns.mean(axis=1), style, color=colour, alpha=0.25, linewidth=0.8)
-                drawn += 1
-    if not drawn:
+                episodes.add(returns.shape[1])
+    if not episodes:
         plt.close(figure)
         raise UserError("nothing to draw: no generation of these runs was tested yet")
     tasks = sorted({f"{folder.config['task']} ({folder.config['engine']})" for folder in folders})
-    axes.set(xlabel="frames, as the paper counts them", ylabel=f"test return, mean of {returns.shape[1]} episodes", title=", ".join(tasks))
-    axes.annotate("bold: mean of the last 10 tests", (0.99, 0.01), xycoords="axes fraction", ha="right", fontsize=8, color="grey")
+    axes.set(
+        xlabel="frames, as the paper counts them",
+        ylabel=f"test return, mean of {' or '.join(map(str, sorted(episodes)))} episodes",
+        title=", ".join(tasks),
+    )
+    axes.annotate(
+        "bold: mean of the last 10 tests", (0.99, 0.01), xycoords="axes fraction", ha="right", fontsize=8, color="grey"
+    )
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=130)

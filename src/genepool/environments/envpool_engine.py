@@ -1,5 +1,6 @@
 """The EnvPool engine: MuJoCo, DM Control and Box2D tasks stepped by C++ threads."""
 
+import warnings
 from collections.abc import Sequence
 
 import envpool
@@ -50,8 +51,10 @@ def names() -> list[str]:
 
 def spaces(id: str) -> Spaces:
     """The sizes and ranges of a task, found without building it."""
-    spec = envpool.make_spec(id)
-    return box_spaces(spec.observation_space, spec.action_space, spec.config.max_episode_steps, id)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Gymnasium's, on the precision of the boxes that EnvPool makes
+        spec = envpool.make_spec(id)
+        return box_spaces(spec.observation_space, spec.action_space, spec.config.max_episode_steps, id)
 
 
 def version() -> dict[str, str]:

@@ -34,7 +34,12 @@ class GymnasiumEngine:
         """Step the live episodes, given by index: observations, rewards, terminated, truncated."""
         answers = [self._do(k, lambda env, a=action: env.step(a)) for k, action in zip(live, actions, strict=True)]
         observations, rewards, terminated, truncated, _ = zip(*answers, strict=True)
-        return np.stack([_flat(o) for o in observations]), np.array(rewards, float), np.array(terminated, bool), np.array(truncated, bool)
+        return (
+            np.stack([_flat(o) for o in observations]),
+            np.array(rewards, float),
+            np.array(terminated, bool),
+            np.array(truncated, bool),
+        )
 
     def _do(self, k: int, act: Callable[[Any], Any]) -> Any:
         try:

@@ -35,7 +35,8 @@ class Task:
 
     id: Annotated[str, tyro.conf.Suppress]
     engine: Literal["envpool", "gymnasium"] = "gymnasium"  # what runs the environments
-    truncation_is_terminal: bool = False  # as the ERL family's code: reaching the time limit counts as the end of the task
+    # as the ERL family's code: reaching the time limit counts as the end of the task
+    truncation_is_terminal: bool = False
     max_steps: int | None = None  # cut episodes to this length; none: the environment's own limit
     make: Annotated[Callable[[], Any] | None, tyro.conf.Suppress] = field(default=None, compare=True)
 
@@ -88,23 +89,25 @@ def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Tas
         if callable(own):
             return _made_by(own, task, engine)
     if engine != "gymnasium" and importlib.util.find_spec("envpool") and task in _engine("envpool").names():
-        return Task(task, "envpool")
+        return _checked(Task(task, "envpool"))
     if engine == "envpool":
         raise UserError(_no_envpool(task))
     known = _engine("gymnasium").names()
     if not name and task not in known:
         raise UserError(f"there is no task {task!r}{_nearest(task, known)}; your own is given as module:function")
-    found = Task(task, "gymnasium")
-    _ = found.spaces
-    return found
+    return _checked(Task(task, "gymnasium"))
+
+
+def _checked(task: Task) -> Task:
+    """The task, once its spaces are known to be such as policies can be trained on."""
+    _ = task.spaces
+    return task
 
 
 def _made_by(make: Callable[[], Any], name: str, engine: str | None) -> Task:
     if engine == "envpool":
         raise UserError("EnvPool runs its own tasks only: leave --engine out for an environment of your own")
-    found = Task(name, "gymnasium", make=make)
-    _ = found.spaces
-    return found
+    return _checked(Task(name, "gymnasium", make=make))
 
 
 def _imported(module: str, task: str) -> Any:
@@ -138,7 +141,9 @@ def _spaces(id: str, engine: str, make: Callable[[], Any] | None) -> Spaces:
     try:
         environment = make() if make else module.make(id)
     except Exception as error:
-        raise UserError(f"the task {id!r} cannot be made: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+        raise UserError(
+            f"the task {id!r} cannot be made: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        ) from error
     try:
         return module.spaces(environment, id)
     finally:

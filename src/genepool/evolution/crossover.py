@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from genepool import buffer
 from genepool.networks import Linear, NormalisedLinear
+from genepool.optimiser import Adam, adam_init
 from genepool.types import Individual
 
 
@@ -29,6 +29,7 @@ class RowCopy:
     children: ClassVar[int] = 2
 
     def __call__(self, key: Array, x: Individual, y: Individual, critic: Any = None) -> tuple[Individual, Individual]:
+        """Two children, x and y with units of each other."""
         together = (lambda n: False) if self.moves == "rows" else (lambda n: isinstance(n, Linear | NormalisedLinear))
         groups, structure = jax.tree.flatten(x.actor, is_leaf=together)
         others = jax.tree.leaves(y.actor, is_leaf=together)
@@ -84,22 +85,22 @@ class Distillation:
     children: ClassVar[int] = 1
 
     def __call__(self, key: Array, x: Individual, y: Individual, critic: Callable) -> tuple[Individual]:
+        """The child of x, the fitter, and y."""
         k_memory, k_start, k_batches = jax.random.split(key, 3)
         memory = buffer.inherit(k_memory, x.memory, y.memory)  # 1-3
         states = memory.data.observation
         targets = imitation_targets(x, y, critic, states)
         from_x = {"better": True, "worse": False, "random": jax.random.bernoulli(k_start)}[self.child_starts_from]
         child = jax.tree.map(lambda a, b: jnp.where(from_x, a, b), x.actor, y.actor)  # 4
-        adam = optax.adam(self.learning_rate)
+        adam = Adam(self.learning_rate)
 
         def step(i, carry):
             child, optimiser = carry
             places = buffer.sample(jax.random.fold_in(k_batches, i), memory, (self.batch_size,))  # 7
             gradient = jax.grad(self.loss)(child, states[places], targets[places])
-            change, optimiser = adam.update(gradient, optimiser)
-            return optax.apply_updates(child, change), optimiser  # 8
+            return adam.step(child, gradient, optimiser)  # 8
 
-        child, _ = jax.lax.fori_loop(0, self.steps(memory.size), step, (child, adam.init(child)))  # 5-10
+        child, _ = jax.lax.fori_loop(0, self.steps(memory.size), step, (child, adam_init(child)))  # 5-10
         return (Individual(child, memory),)
 
     def loss(self, mu: Callable, states: Array, targets: Array) -> Array:
@@ -111,4 +112,3 @@ class Distillation:
     def steps(self, size: Array) -> Array:
         """Gradient steps for a memory of this size: epochs x floor(size / N_C), 744 at 8000."""
         return self.epochs * (size // jnp.clip(size, 1, self.batch_size))
-

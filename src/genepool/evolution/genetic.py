@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from genepool import buffer, trees
+from genepool.errors import UserError
 from genepool.evolution.crossover import Distillation, RowCopy
 from genepool.evolution.mutation import Gaussian, Proximal
 from genepool.evolution.selection import Mating, distances, survival
@@ -67,6 +68,12 @@ class Generational:
     # where the learner's clone goes; the last two are PDERL's and ERL's code, by the fitness before breeding
     sync_slot: Literal["worst_non_elite", "worst_but_champion", "worst"] = "worst_non_elite"
 
+    def __post_init__(self):
+        if self.population < 2 or self.tournament < 1:
+            raise UserError("a population needs 2 individuals or more, a tournament 1 or more")
+        if not (0.0 <= self.elite_fraction <= 0.5 and 0.0 <= self.mutation_probability <= 1.0):
+            raise UserError("the elite fraction is a share up to 0.5, the mutation probability one up to 1")
+
     @property
     def elites(self) -> int:
         """How many are kept untouched: e = max(1, floor(psi N))."""
@@ -77,13 +84,17 @@ class Generational:
         n = self.population
         no, zero, nobody = np.zeros(n, bool), np.zeros((), np.int32), np.full((n, 2), -1, np.int32)
         first = trees.take(members.actor, 0)
-        return Brood(members, no, no, nobody, no, no, first, zero, np.full(n, np.nan), zero - 1, np.zeros(3, np.int32), zero)
+        return Brood(
+            members, no, no, nobody, no, no, first, zero, np.full(n, np.nan), zero - 1, np.zeros(3, np.int32), zero
+        )
 
     def ask(self, brood: Brood) -> list[Candidate]:
         """Every member, with its ancestry."""
 
         def candidate(slot: int) -> Candidate:
-            bred = [name(self.crossover)] * bool(brood.crossed[slot]) + [name(self.mutation)] * bool(brood.mutated[slot])
+            bred = [name(self.crossover)] * bool(brood.crossed[slot]) + [name(self.mutation)] * bool(
+                brood.mutated[slot]
+            )
             return Candidate(
                 trees.take(brood.members, slot),
                 origin="learning" if brood.clone[slot] else "evolution",
@@ -96,7 +107,9 @@ class Generational:
     def tell(self, key: Array, brood: Brood, outcomes: Sequence[Outcome], critic: Callable | None) -> Brood:
         """The next generation, bred from the outcomes of the last one in order of slot."""
         if len(outcomes) != self.population:
-            raise ValueError(f"Generational needs all {self.population} outcomes of a generation at once, not {len(outcomes)}")
+            raise ValueError(
+                f"Generational needs all {self.population} outcomes of a generation at once, not {len(outcomes)}"
+            )
         k_select, k_distance, k_cross, k_mutate = jax.random.split(key, 4)
         rng = trees.host_random(k_select)
         told = experienced(outcomes)
@@ -137,7 +150,9 @@ class Generational:
 
     def _at_random(self, rng, source, copies, winners, free) -> list[Match]:
         """ERL: an elite's copy and a tournament winner, drawn at random for every two free slots."""
-        slots = free + [int(rng.choice(free))] if len(free) % 2 else free  # as ERL: the last pair may write a slot again
+        slots = (
+            [*free, int(rng.choice(free))] if len(free) % 2 else free
+        )  # as ERL: the last pair may write a slot again
         matches = []
         for i, j in zip(slots[::2], slots[1::2], strict=True):
             x, y = int(source[rng.choice(copies)]), int(source[rng.choice(winners or copies)])
@@ -150,7 +165,7 @@ class Generational:
     def _by_score(self, rng, key, told, source, copies, winners, free, generation) -> list[Match]:
         """PDERL: a child of one of the best pairs for every free slot."""
         fitness = told.fitness if self.stale_elite_fitness else told.fitness[source]
-        slots = copies + winners
+        slots = winners + copies  # of an elite that is there twice, the original is kept
         if self.mating.self_pairs:
             slots += [int(rng.choice(winners))] if len(winners) % 2 else []
         else:
@@ -198,7 +213,9 @@ def name(part: Any) -> str:
 
 
 @partial(jax.jit, static_argnums=0)
-def cross(crossover: Callable, key: Array, x: Individual, y: Individual, critic: Callable | None) -> tuple[Individual, ...]:
+def cross(
+    crossover: Callable, key: Array, x: Individual, y: Individual, critic: Callable | None
+) -> tuple[Individual, ...]:
     """The children of x and y."""
     return crossover(key, x, y, critic)
 

@@ -27,6 +27,7 @@ class Gaussian:
     reset_probability: float = 0.05  # the weight becomes N(0, 1)
 
     def __call__(self, key: Array, x: Individual) -> Individual:
+        """The child of x."""
         leaves, structure = jax.tree.flatten(x.actor)
         keys = jax.random.split(key, len(leaves))
         mutated = [self._matrix(k, leaf) if leaf.ndim == 2 else leaf for k, leaf in zip(keys, leaves, strict=True)]
@@ -95,6 +96,7 @@ class Proximal:
     sigma_noise: float = 0.0  # std of sigma itself, drawn anew for each child
 
     def __call__(self, key: Array, x: Individual) -> Individual:
+        """The child of x."""
         k_states, k_sigma, k_noise = jax.random.split(key, 3)
         places, real = buffer.sample_distinct(k_states, x.memory, self.batch_size)  # 2
         s = sensitivity(x.actor, x.memory.data.observation[places], real, self.reduce)  # 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -55,7 +56,13 @@ class Mating:
         return self.greedy + (end - self.greedy) * min(1.0, generation / max(1, self.anneal_over))
 
     def pairs(
-        self, rng: np.random.Generator, slots: Sequence[int], fitness: np.ndarray, distance: np.ndarray | None, n: int, generation: int
+        self,
+        rng: np.random.Generator,
+        slots: Sequence[int],
+        fitness: np.ndarray,
+        distance: np.ndarray | None,
+        n: int,
+        generation: int,
     ) -> list[tuple[int, int]]:
         """The `n` pairs of `slots` that have a child, the fitter parent first. `distance` is [N, N], if it is needed."""
         everyone = list(combinations(slots, 2)) or [(slots[0], slots[0])]
@@ -79,32 +86,33 @@ def _unit(values: np.ndarray) -> np.ndarray:
     return (values - values.min()) / spread if spread > 0 else np.zeros_like(values)
 
 
-@jax.jit
-def _behaviour_distances(states: Array, real: Array, stored: Array, members: Individual, use_stored: bool) -> Array:
-    acts = jax.vmap(jax.vmap(lambda mu, s: mu(s), (None, 0)), (0, None))(members.actor, states)
-    own = jnp.where(use_stored, stored, jnp.swapaxes(acts, 0, 1)[jnp.arange(len(acts)), jnp.arange(len(acts))])
-    square = jnp.sum((acts - own[None]) ** 2, axis=-1)  # [policy, memory, state]
-    mean = jnp.sum(square * real, axis=-1) / jnp.maximum(jnp.sum(real, axis=-1), 1)
-    return mean + mean.T
-
-
 def distances(key: Array, members: Individual, mating: Mating) -> np.ndarray:
-    """d(x, y) for every two members, on states of each one's memory.
+    """d(x, y) for every two members, on states of each one's memory: PDERL, "Distance based".
 
     Differs: the authors' code draws from the latest 1000 rows and compares with the actions stored there, which may be
     an ancestor's or a noisy learner's; `distance_actions="stored"` does so.
     """
+    return np.asarray(_distances(mating, jax.random.split(key, len(members.memory.size)), members))
 
-    def draw(key, memory):
-        if mating.distance_actions == "stored":
-            newest = min(1000, memory.capacity)
-            places = buffer.latest(memory, newest)[0]
-            chosen = jax.random.randint(key, (mating.batch_size,), 0, jnp.clip(memory.size, 1, newest))
-            places, real = places[chosen], jnp.full(mating.batch_size, memory.size > 0)
-        else:
-            places, real = buffer.sample_distinct(key, memory, mating.batch_size)
-        return memory.data.observation[places], real, memory.data.action[places]
 
-    n = len(members.memory.size)
-    states, real, stored = jax.jit(jax.vmap(draw))(jax.random.split(key, n), members.memory)
-    return np.asarray(_behaviour_distances(states, real, stored, members, mating.distance_actions == "stored"))
+@partial(jax.jit, static_argnums=0)
+def _distances(mating: Mating, keys: Array, members: Individual) -> Array:
+    places, real = jax.vmap(partial(_draw, mating))(keys, members.memory)
+    states = jax.vmap(lambda memory, p: memory.data.observation[p])(members.memory, places)
+    acts = jax.vmap(jax.vmap(lambda mu, s: mu(s), (None, 0)), (0, None))(members.actor, states)  # [policy, memory, ...]
+    if mating.distance_actions == "stored":
+        own = jax.vmap(lambda memory, p: memory.data.action[p])(members.memory, places)
+    else:
+        own = acts[jnp.arange(len(keys)), jnp.arange(len(keys))]
+    square = jnp.sum((acts - own) ** 2, axis=-1)
+    mean = jnp.sum(square * real, axis=-1) / jnp.maximum(jnp.sum(real, axis=-1), 1)
+    return mean + mean.T
+
+
+def _draw(mating: Mating, key: Array, memory: buffer.Buffer) -> tuple[Array, Array]:
+    """Places of states in a memory, and which of them are real."""
+    if mating.distance_actions == "policy":
+        return buffer.sample_distinct(key, memory, mating.batch_size)
+    newest = min(1000, memory.capacity)
+    chosen = jax.random.randint(key, (mating.batch_size,), 0, jnp.clip(memory.size, 1, newest))
+    return buffer.latest(memory, newest)[0][chosen], jnp.full(mating.batch_size, memory.size > 0)

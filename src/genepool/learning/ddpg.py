@@ -12,9 +12,9 @@ import numpy as np
 from jax import Array
 
 from genepool import buffer
-from genepool.optimiser import Adam, adam_init
 from genepool.learning.exploration import OrnsteinUhlenbeck
 from genepool.networks import Actor, Critic, shrink_output
+from genepool.optimiser import Adam, adam_init
 from genepool.types import Transitions
 
 BLOCK = 1_000  # gradient steps between two moments at which a signal is heard
@@ -51,7 +51,9 @@ class DDPG:
         actor = shrink_output(actor)
         critic = shrink_output(Critic(key, actor.sizes[0], actor.sizes[-1]))
         optimisers = [adam_init(network) for network in (actor, critic)]
-        return DDPGState(actor, critic, actor, critic, *optimisers, np.full(2, np.nan, np.float32), np.zeros((), np.int64))
+        return DDPGState(
+            actor, critic, actor, critic, *optimisers, np.full(2, np.nan, np.float32), np.zeros((), np.int64)
+        )
 
     def actor(self, state: DDPGState) -> Actor:
         """The policy learnt so far."""
@@ -63,7 +65,14 @@ class DDPG:
 
     def update(self, key: Array, state: DDPGState, replay: buffer.Buffer, steps: int) -> DDPGState:
         """Take `steps` gradient steps on minibatches of the replay, in compiled blocks."""
-        networks = (state.actor, state.critic, state.target_actor, state.target_critic, state.actor_optimiser, state.critic_optimiser)
+        networks = (
+            state.actor,
+            state.critic,
+            state.target_actor,
+            state.target_critic,
+            state.actor_optimiser,
+            state.critic_optimiser,
+        )
         total = np.zeros(2)
         for begin in range(0, steps, BLOCK):
             count = min(BLOCK, steps - begin)

@@ -22,14 +22,19 @@ from genepool.errors import UserError
 
 def save(path: Path, tree: Any, facts: dict[str, Any]) -> None:
     """Write the tree and the facts: to a temporary file, synced, then renamed."""
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in _named(_trimmed(tree)).items()}
-    facts_json = json.dumps(facts, sort_keys=True)
-    metadata = {"genepool": facts_json, "digest": _digest(arrays, facts_json)}
+    arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(_trimmed(tree)).items()}
+    # one entry, for safetensors writes several in an order of its own and the same run is to give the same file
+    metadata = {"genepool": json.dumps({"facts": facts, "digest": _digest(arrays, facts)})}
     temporary = path.with_name(path.name + ".tmp")
-    safetensors.numpy.save_file(arrays, temporary, metadata)
-    sync(temporary)
-    temporary.replace(path)
-    sync(path.parent)
+    try:
+        safetensors.numpy.save_file(arrays, temporary, metadata)
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UserError(
+            f"cannot write {path} ({_line(error)}): make room, then resume; what was there before still is"
+        ) from None
 
 
 def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
@@ -38,7 +43,9 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
     expected = _named(like)
     if arrays.keys() != expected.keys():
         odd = sorted(arrays.keys() ^ expected.keys())[0]
-        raise UserError(f"{path} belongs to another configuration ({odd} is in only one of them): resume it in its own run folder")
+        raise UserError(
+            f"{path} belongs to another configuration ({odd} is in only one of them): resume it in its own run folder"
+        )
     leaves = [_fitted(path, name, arrays[name], shape) for name, shape in expected.items()]
     return jax.tree.unflatten(jax.tree.structure(like), leaves), facts
 
@@ -53,11 +60,16 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise UserError(f"there is no file {path}: `genepool runs` shows what is there") from None
     except (safetensors.SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged or no genepool file ({_line(error)}): use another copy of it") from None
-    if not {"genepool", "digest"} <= metadata.keys():
+    if "genepool" not in metadata:
         raise UserError(f"{path} was not written by genepool: give a run folder or a file from one")
-    if metadata["digest"] != _digest(arrays, metadata["genepool"]):
+    try:
+        entry = json.loads(metadata["genepool"])
+        whole = entry["digest"] == _digest(arrays, entry["facts"])
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
         raise UserError(f"{path} is damaged (its digest is wrong): use another copy of it")
-    return arrays, json.loads(metadata["genepool"])
+    return arrays, entry["facts"]
 
 
 def sync(path: Path) -> None:
@@ -87,19 +99,21 @@ def _trimmed(tree: Any) -> Any:
 
 
 def _fitted(path: Path, name: str, array: np.ndarray, like: Any) -> Any:
-    shorter = array.ndim > 0 and array.shape[1:] == like.shape[1:] and len(array) <= like.shape[0]
-    if array.shape != like.shape and not shorter or array.dtype != like.dtype:
-        raise UserError(f"{path} belongs to another configuration ({name} is {array.shape}, not {like.shape}): resume it in its own run folder")
+    shorter = 0 < array.ndim == like.ndim and array.shape[1:] == like.shape[1:] and len(array) <= like.shape[0]
+    if (array.shape != like.shape and not shorter) or array.dtype != like.dtype:
+        raise UserError(
+            f"{path} belongs to another configuration ({name} is {array.shape}, not {like.shape}): resume it in its own run folder"
+        )
     if array.shape != like.shape:
         array = np.concatenate([array, np.zeros((like.shape[0] - len(array), *array.shape[1:]), array.dtype)])
     return array if isinstance(like, np.ndarray) else jnp.asarray(array)
 
 
-def _digest(arrays: dict[str, np.ndarray], facts: str) -> str:
-    digest = hashlib.blake2b(facts.encode(), digest_size=16)
+def _digest(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> str:
+    digest = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8))
+        digest.update(np.asarray(arrays[name], order="C").reshape(-1).view(np.uint8))
     return digest.hexdigest()
 
 

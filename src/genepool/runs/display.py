@@ -36,12 +36,15 @@ class Display:
             self.live.stop()
 
     def __call__(self, record: dict[str, Any]) -> None:
+        """Show a generation's record."""
         self.record = record
         score = test_score(record)
         if score is not None:
             self.scores.append(score)
         if not self.console.is_terminal:
-            self.console.print("  ".join(f"{name} {value}" for name, value in self._facts()), soft_wrap=True, highlight=False)
+            self.console.print(
+                "  ".join(f"{name} {value}" for name, value in self._facts()), soft_wrap=True, highlight=False
+            )
 
     @property
     def frames_per_second(self) -> float:
@@ -62,7 +65,11 @@ class Display:
             ("frames", f"{run.frames:,} of {run.frames_wanted:,} (true {sum(run.ledger.values()):,})"),
             ("frames/s", f"{self.frames_per_second:,.0f}"),
             *([("best", f"{max(fitness):.1f}"), ("mean", f"{fmean(fitness):.1f}")] if record.get("fitness") else []),
-            *((f"{who} test", _mean(record[f"{who}_test"])) for who in ("champion", "learner") if f"{who}_test" in record),
+            *(
+                (f"{who} test", _mean(record[f"{who}_test"]))
+                for who in ("champion", "learner")
+                if f"{who}_test" in record
+            ),
             ("left", duration(self.seconds_left)),
         ]
 

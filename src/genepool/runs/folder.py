@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from genepool.errors import UserError
@@ -48,7 +49,9 @@ class Folder:
             config = json.loads(self.config_file.read_text())
             return config if isinstance(config, dict) and "algorithm" in config else {}["algorithm"]
         except FileNotFoundError:
-            raise UserError(f"{self.path} is no run folder (it has no config.json): `genepool runs` shows what is there") from None
+            raise UserError(
+                f"{self.path} is no run folder (it has no config.json): `genepool runs` shows what is there"
+            ) from None
         except (ValueError, KeyError, OSError):
             raise UserError(f"{self.config_file} is damaged: restore it, or start a new run") from None
 
@@ -73,7 +76,9 @@ class Folder:
         lines = self.metrics_file.read_text().splitlines(keepends=True) if self.metrics_file.exists() else []
         whole = [line for line in lines if line.endswith("\n")]
         if len(whole) < count:
-            raise UserError(f"{self.metrics_file} has {len(whole)} of the checkpoint's {count} records: restore it to resume")
+            raise UserError(
+                f"{self.metrics_file} has {len(whole)} of the checkpoint's {count} records: restore it to resume"
+            )
         if len(lines) != count:
             self._write(self.metrics_file, "".join(whole[:count]))
 
@@ -108,6 +113,20 @@ class Folder:
         checkpoint.sync(path.parent)
 
 
+def summary(folder: Folder) -> tuple[str, ...]:
+    """A run in a row: preset, task, seed, frames, frames wanted, last tests of champion and learner."""
+    try:
+        config, records = folder.config, folder.records
+    except UserError:
+        return ("damaged", "", "", "", "", "", "")
+    tests = []
+    for who in ("champion", "learner"):
+        returns = next((record[f"{who}_test"] for record in reversed(records) if record.get(f"{who}_test")), None)
+        tests.append(f"{fmean(returns):.1f}" if returns else "")
+    frames = records[-1]["frames"] if records else 0
+    return config["preset"], config["task"], str(config["seed"]), f"{frames:,}", f"{config['frames']:,}", *tests
+
+
 def default_path(preset: str, task: str, seed: int) -> Path:
     """runs/<preset>-<task>-s<seed>-<time> under the current folder."""
     tidy = "".join(c if c.isalnum() or c in "-_." else "-" for c in task)
@@ -117,19 +136,27 @@ def default_path(preset: str, task: str, seed: int) -> Path:
 def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
     """What a figure of the run depends on besides its configuration."""
     versions = {"python": platform.python_version()} | task_versions
-    versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "optax", "numpy")}
+    versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "numpy")}
     return {
         "versions": versions,
         "git_commit": _commit(),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "machine": {"cores": len(os.sched_getaffinity(0)), "processor": platform.machine(), "system": platform.system()},
+        "machine": {
+            "cores": len(os.sched_getaffinity(0)),
+            "processor": platform.machine(),
+            "system": platform.system(),
+        },
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 
 
 def _commit() -> str | None:
     """The commit of the working folder, where there is one."""
-    answer = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False) if _has_git() else None
+    answer = (
+        subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        if _has_git()
+        else None
+    )
     return answer.stdout.strip() or None if answer and answer.returncode == 0 else None
 
 

@@ -31,7 +31,9 @@ class Policy:
         shape = self.spaces.observation_shape
         single = observation.shape == shape
         if not single and observation.shape[1:] != shape:
-            raise ValueError(f"the policy takes observations of shape {shape} or batches of them, not {observation.shape}")
+            raise ValueError(
+                f"the policy takes observations of shape {shape} or batches of them, not {observation.shape}"
+            )
         rows = observation.reshape(-1, self.spaces.observation_size)
         actions = self.spaces.to_environment(np.asarray(self._act(rows)))
         return (actions[0] if single else actions), None

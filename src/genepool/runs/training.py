@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from genepool.algorithms import ALGORITHMS
 from genepool.environments.task import Task, find
@@ -16,6 +15,7 @@ from genepool.errors import UserError
 from genepool.runs.folder import Folder, circumstances, default_path
 from genepool.runs.parts import described, rebuilt
 from genepool.runs.policy import Policy
+from genepool.runs.tensorboard import Events
 from genepool.schedule import Algorithm, Clock, Workers, synchronous
 from genepool.trees import host_random
 from genepool.types import Candidate, Individual, Outcome
@@ -33,16 +33,16 @@ class Run:
         self.preset, self.seed, self.frames_wanted = config["preset"], config["seed"], config["frames"]
         self.workers = workers or LocalWorkers(algorithm.task)
         self.clock = Clock()
+        self.events = Events(folder.path) if config.get("tensorboard") else None
         self.stopped = False
         self._key = jax.random.key(self.seed)
         self._saved = (-1, time.monotonic())  # generation and time of the last checkpoint
         self._restore()
 
     def _restore(self) -> None:
-        k_init = jax.random.fold_in(self._key, 0)
-        found = self.folder.load_checkpoint(jax.eval_shape(self.algorithm.init, k_init)) if self.folder.checkpoints else None
-        fresh = {"generation": 0, "frames": 0, "ledger": {}, "wall": 0.0}
-        self.state, facts = found or (self.algorithm.init(k_init), fresh)
+        fresh = self.algorithm.init(jax.random.fold_in(self._key, 0))
+        found = self.folder.load_checkpoint(fresh)
+        self.state, facts = found or (fresh, {"generation": 0, "frames": 0, "ledger": {}, "wall": 0.0})
         self.generation, self.frames, self.ledger = facts["generation"], facts["frames"], facts["ledger"]
         self.wall = facts["wall"]
         self._saved = (self.generation if found else -1, time.monotonic())
@@ -59,11 +59,19 @@ class Run:
             while not self.done and not self.stopped:
                 record = self._generation()
                 self.folder.append(record)
+                if self.events:
+                    self.events.write(record)
                 if time.monotonic() - self._saved[1] > SECONDS_BETWEEN_CHECKPOINTS:
                     self.save()
+                self.clock.phase = "between"
                 yield record
-        finally:
             self.save()
+        except BaseException:
+            # between generations, and until the outcomes are told, the state is whole; later its replay is half written
+            if self.clock.phase in ("acting", "between"):
+                self.save()
+            raise
+        finally:
             self.workers.close()
 
     def stop(self) -> None:
@@ -114,7 +122,9 @@ class Run:
         rng = host_random(key)
         seeds = lambda: tuple(rng.integers(2**31 - 1, size=self.algorithm.test_episodes).tolist())
         policies = self.algorithm.policies(self.state).items()
-        return self.workers.map([Candidate(Individual(actor, None), seeds(), purpose=f"{name} test") for name, actor in policies])
+        return self.workers.map(
+            [Candidate(Individual(actor, None), seeds(), purpose=f"{name} test") for name, actor in policies]
+        )
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -157,32 +167,44 @@ def train(
     run: str | Path | None = None,
     preset: str | None = None,
     workers: Workers | None = None,
+    tensorboard: bool = False,
 ) -> Run:
     """Begin a run of `frames` counted frames in a new run folder.
 
     Nothing is trained yet: iterate over the run, or ask for its `champion`.
     """
-    if not (isinstance(frames, int | float) and math.isfinite(frames) and frames >= 1):
-        raise UserError(f"frames must be a positive number, not {frames}")
+    frames = _positive(frames)
     if seed < 0:
         raise UserError(f"the seed must be 0 or more, not {seed}")
     preset = preset or type(algorithm).__name__.lower()
     folder = Folder(run or default_path(preset, algorithm.task.id, seed))
-    own = {"preset": preset, "task": algorithm.task.id, "frames": int(frames), "seed": seed, "engine": algorithm.task.engine}
+    own = {"preset": preset, "task": algorithm.task.id, "frames": frames, "seed": seed, "engine": algorithm.task.engine}
+    own["tensorboard"] = tensorboard
     folder.create(own | {"algorithm": described(algorithm)} | circumstances(algorithm.task.versions()))
     return Run(folder, algorithm, workers)
 
 
+def _positive(frames: float) -> int:
+    if not (math.isfinite(frames) and frames >= 1):
+        raise UserError(f"frames must be a positive number, not {frames}")
+    return int(frames)
+
+
 def resume(
-    run: str | Path, task: str | Callable[[], Any] | Task | None = None, workers: Workers | None = None, **changes: Any
+    run: str | Path,
+    task: str | Callable[[], Any] | Task | None = None,
+    frames: float | None = None,
+    workers: Workers | None = None,
 ) -> Run:
     """Go on with a run from its last checkpoint, exactly as if it had never stopped.
 
-    A run on an environment of the user's own needs `task` again, for a run folder holds no code.
+    A run on an environment of the user's own needs `task` again, for a run folder holds no code. `frames` trains it
+    further than it was first meant to.
     """
     folder = Folder(run)
-    algorithm = rebuild_algorithm(folder.config, task)
-    return Run(folder, algorithm, workers)
+    resumed = Run(folder, rebuild_algorithm(folder.config, task), workers)
+    resumed.frames_wanted = _positive(frames) if frames is not None else resumed.frames_wanted
+    return resumed
 
 
 def rebuild_algorithm(config: dict[str, Any], task: str | Callable[[], Any] | Task | None = None) -> Algorithm:
@@ -191,9 +213,13 @@ def rebuild_algorithm(config: dict[str, Any], task: str | Callable[[], Any] | Ta
     stored = description.get("task", {})
     own = stored.get("make") is not None or ":" in stored.get("id", "")
     if own and task is None:
-        raise UserError(f"the run's task {stored['id']!r} is code of your own: give it again with --task module:function")
+        raise UserError(
+            f"the run's task {stored['id']!r} is code of your own: give it again with --task module:function"
+        )
     if description["part"] not in ALGORITHMS:
-        raise UserError(f"the configuration names an algorithm {description['part']!r} that is not here: it is from another version")
+        raise UserError(
+            f"the configuration names an algorithm {description['part']!r} that is not here: it is from another version"
+        )
     description["task"] = stored | {"make": None}
     algorithm = rebuilt(description, ALGORITHMS[description["part"]])
     if own:

@@ -73,7 +73,9 @@ def play(task: Task, engine: Engine, players: Sequence[Candidate], seeds: Sequen
                     break
     except EpisodeFailed as fault:
         cause, seed = fault.__cause__, seeds[fault.episode]
-        raise UserError(f"{task.id} raised {type(cause).__name__} in the episode with seed {seed}, step {t + 1}: {cause}") from cause
+        raise UserError(
+            f"{task.id} raised {type(cause).__name__} in the episode with seed {seed}, step {t + 1}: {cause}"
+        ) from cause
     if task.truncation_is_terminal:
         terminal[:] = 1.0
 
@@ -81,12 +83,16 @@ def play(task: Task, engine: Engine, players: Sequence[Candidate], seeds: Sequen
         end = length[k]
         terminated = np.zeros(end, np.float32)
         terminated[-1] = terminal[k]
-        return Transitions(observations[:end, k], actions[:end, k], rewards[:end, k], observations[1 : end + 1, k], terminated)
+        return Transitions(
+            observations[:end, k], actions[:end, k], rewards[:end, k], observations[1 : end + 1, k], terminated
+        )
 
     return [episode(k) for k in range(n)]
 
 
-def _inspect(task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Sequence[int], live: np.ndarray, step: int) -> None:
+def _inspect(
+    task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Sequence[int], live: np.ndarray, step: int
+) -> None:
     """Refuse what is not a number before it gets into a memory or a network."""
     # a sum is finite if all are, and one sum costs a tenth of looking at each
     if np.isfinite(observation.sum() + reward.sum()):
@@ -94,7 +100,9 @@ def _inspect(task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Seq
     bad = ~(np.isfinite(observation).all(axis=1) & np.isfinite(reward))
     if bad.any():
         what = "an observation" if not np.isfinite(observation[bad]).all() else "a reward"
-        raise UserError(f"{task.id} returned {what} that is not finite in the episode with seed {seeds[live[bad][0]]}, step {step}")
+        raise UserError(
+            f"{task.id} returned {what} that is not finite in the episode with seed {seeds[live[bad][0]]}, step {step}"
+        )
 
 
 class Crowd:

@@ -1,0 +1,24 @@
+# make train   set up, then train PDERL on Swimmer-v5 for a few minutes, with a learning curve at the end
+# make test    set up, then run every test
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: train test setup lint
+
+train: setup
+	$(BIN)/genepool train pderl Swimmer-v5 --frames 44e3
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("genepool needs Python 3.11 or newer: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[envpool,analysis,tensorboard,dev]'
+	touch $@

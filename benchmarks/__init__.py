@@ -1,0 +1,1 @@
+"""How fast genepool is, beside what the machine could do: `python -m benchmarks.speed`."""

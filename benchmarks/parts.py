@@ -1,0 +1,328 @@
+"""What the speed benchmark measures: HalfCheetah-v5 at PDERL's settings, each figure interleaved with its limit.
+
+A part is a function of the number of threads, and of whether a quick look is enough. It returns rows with every round.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import genepool
+from genepool import Candidate, Individual, LocalWorkers, Outcome, Transitions, buffer
+from genepool.algorithms.erl import ERLState
+from genepool.evolution import genetic
+from genepool.networks import Actor
+from genepool.schedule import Clock, synchronous
+
+Row = dict[str, Any]
+ALGORITHM = genepool.pderl("HalfCheetah-v5")
+SIZES = ALGORITHM.task.observation_size, ALGORITHM.task.action_size
+BRANCH, JOINT = 200, 300  # the critic's layers
+GEMM = (128, 2 * BRANCH, JOINT)  # the largest product of an update: a batch through the critic's joint layer
+AUTHORS_MS_PER_FRAME = 13.0  # of the authors' code on their machine; not measured here
+
+
+def row(name: str, unit: str, rounds: Sequence[float], limits: Sequence[float], limit_is: str, **more: Any) -> Row:
+    """A line of the report. A target is the most that the ratio, or else the measured figure, may be."""
+    series = {"rounds": list(rounds), "limit_rounds": list(limits), "limit_is": limit_is}
+    return {"name": name, "unit": unit, "target": None, "target_is_of": "ratio"} | series | more
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """How long the work takes, waiting for what JAX does behind."""
+    begun = time.perf_counter()
+    jax.block_until_ready(work())
+    return time.perf_counter() - begun
+
+
+def update_flops(observation: int, action: int, hidden: Sequence[int] = (128, 128), batch: int = 128) -> int:
+    """FLOPs that the matrix products of one DDPG update cannot do without, 2 per multiply-add.
+
+    A layer of m inputs and n units costs m n multiply-adds per state forward, m n for the gradient of its weights and
+    m n for that of its inputs. Nobody needs the gradient of the inputs of a first layer, save the critic's of the
+    action. So, with A and C for a whole actor or critic forward:
+
+        y = r + gamma Q'(s', mu'(s'))    A + C
+        critic, Q(s, a)                  C, C for the weights, and back to both branches
+        actor, Q(s, mu(s))               A + C, back through the critic by the action's branch alone, A for the weights,
+                                         and back to the hidden layers
+
+    That is 756,536 multiply-adds for 17 observations and 6 actions, 193.67 MFLOP for a batch of 128. Element-wise work
+    (layer norm, tanh, Adam, the slow targets) is not counted: that is what the ratio leaves room for.
+    """
+    actor, actor_back = actor_products(observation, action, hidden)
+    critic = critic_products(observation, action)
+    critic_back = JOINT + 2 * BRANCH * JOINT
+    action_back = JOINT + BRANCH * JOINT + action * BRANCH
+    critic_step = critic + critic + critic_back
+    actor_step = actor + critic + action_back + actor + actor_back
+    return 2 * batch * (actor + critic + critic_step + actor_step)
+
+
+def distillation_flops(observation: int, action: int, memory: int, steps: int, batch: int) -> int:
+    """FLOPs that the matrix products of one child need: `steps` of the actor forward and back, and the targets.
+
+    The targets take both parents' actors and the critic twice on every state of the memory. The state's half of the
+    critic is the same both times: counted once, the limit would be 7 % lower.
+    """
+    actor, actor_back = actor_products(observation, action)
+    targets = 2 * memory * (actor + critic_products(observation, action))
+    return 2 * (steps * batch * (actor + actor + actor_back) + targets)
+
+
+def actor_products(observation: int, action: int, hidden: Sequence[int] = (128, 128)) -> tuple[int, int]:
+    """Multiply-adds per state of an actor: forward, and back to its hidden layers."""
+    layers = [m * n for m, n in pairwise((observation, *hidden, action))]
+    return sum(layers), sum(layers[1:])
+
+
+def critic_products(observation: int, action: int) -> int:
+    """Multiply-adds per state of a critic, forward."""
+    return (observation + action) * BRANCH + 2 * BRANCH * JOINT + JOINT
+
+
+def gemm_timer(repeats: int = 100, tries: int = 5) -> Callable[[], dict[str, float]]:
+    """A function that gives the seconds per FLOP of the GEMM, by NumPy and by XLA, each the median of a few tries."""
+    m, k, n = GEMM
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+    out = np.empty((m, n), np.float32)
+
+    def numpy_products() -> None:
+        for _ in range(repeats):
+            np.matmul(a, b, out=out)
+
+    @jax.jit
+    def xla_products(a, b):
+        def product(_, carry):
+            y = carry[0] @ b
+            return carry[0].at[0, 0].set(1e-3 * y[0, 0]), y  # each waits for the last, so none can be left out
+
+        return jax.lax.fori_loop(0, repeats, product, (a, jnp.zeros((m, n))))
+
+    on_device = jax.device_put((a, b))
+    makers = {"numpy": numpy_products, "xla": lambda: xla_products(*on_device)}
+    for work in makers.values():
+        seconds(work)
+    per_flop = lambda work: median(seconds(work) for _ in range(tries)) / (repeats * 2 * m * k * n)
+    return lambda: {name: per_flop(work) for name, work in makers.items()}
+
+
+def beside_gemm(name: str, flops: int, work: Callable[[], Any], rounds: int, calls: int, target: float) -> Row:
+    """The ms per call of some work that makes so many, beside the FLOPs of a call at the better GEMM rate of the round."""
+    seconds(work)  # compiles
+    gemm = gemm_timer()
+    pairs = [(gemm(), 1e3 * seconds(work) / calls) for _ in range(rounds)]
+    limits = [1e3 * flops * min(rates.values()) for rates, _ in pairs]
+    more = {"flops": flops, "gemm_gflops": {by: [1e-9 / rates[by] for rates, _ in pairs] for by in pairs[0][0]}}
+    limit_is = f"{flops / 1e6:,.2f} MFLOP at {1e-6 * flops / median(limits):.1f} GFLOP/s"
+    return row(name, "ms", [spent for _, spent in pairs], limits, limit_is, target=target, **more)
+
+
+def physics(actions: np.ndarray, threads: int) -> float:
+    """Seconds of bare MuJoCo steps with these actions, [episodes, frames, |A|]; a thread plays whole episodes."""
+    import mujoco  # here, so that the peak memory of a generation is measured without it
+
+    model, skip = cheetah()
+    worlds = [mujoco.MjData(model) for _ in actions]
+
+    def play(episodes: range) -> None:
+        for k in episodes:
+            control = worlds[k].ctrl
+            for action in actions[k]:
+                control[:] = action
+                mujoco.mj_step(model, worlds[k], nstep=skip)  # without the GIL
+
+    crew = [threading.Thread(target=play, args=(range(k, len(actions), threads),)) for k in range(threads)]
+    begun = time.perf_counter()
+    for thread in crew:
+        thread.start()
+    for thread in crew:
+        thread.join()
+    return time.perf_counter() - begun
+
+
+@cache
+def cheetah() -> tuple[Any, int]:
+    """The task's MuJoCo model, and its physics steps per frame."""
+    from genepool.environments import gymnasium_engine
+
+    environment = gymnasium_engine.make(ALGORITHM.task.id).unwrapped
+    return environment.model, environment.frame_skip
+
+
+def actions_of(outcomes: Sequence[Outcome]) -> np.ndarray:
+    """What was done, [episodes, frames, |A|]: no episode of HalfCheetah ends before its time."""
+    return np.stack([outcome.transitions.action for outcome in outcomes]).astype(np.float64)
+
+
+def full(capacity: int) -> buffer.Buffer:
+    """A ring filled with random rows."""
+    rng = np.random.default_rng(0)
+    draw = lambda *width: jnp.asarray(rng.standard_normal((capacity, *width), np.float32))
+    data = Transitions(draw(SIZES[0]), jnp.tanh(draw(SIZES[1])), draw(), draw(SIZES[0]), jnp.zeros(capacity))
+    return buffer.Buffer(data, jnp.int32(capacity), jnp.int32(0))
+
+
+def update(threads: int, quick: bool) -> list[Row]:
+    """A DDPG update, of 1000 in one call, on a full replay."""
+    learner, steps = ALGORITHM.learner, 100 if quick else 1000
+    k_actor, k_learner, k_update = jax.random.split(jax.random.key(0), 3)
+    state, replay = learner.init(k_learner, Actor(k_actor, *SIZES)), full(ALGORITHM.replay)
+    flops = update_flops(*SIZES, ALGORITHM.hidden, learner.batch_size)
+    work = lambda: learner.update(k_update, state, replay, steps)
+    target = 1.35 if threads == 1 else 1.5
+    return [beside_gemm(f"DDPG update, {spelt(threads)}", flops, work, 2 if quick else 9, steps, target)]
+
+
+def distillation(threads: int, quick: bool) -> list[Row]:
+    """One child of two parents with full memories."""
+    crossover, learner = ALGORITHM.evolver.crossover, ALGORITHM.learner
+    k_x, k_y, k_learner, k_cross = jax.random.split(jax.random.key(0), 4)
+    memory = full(ALGORITHM.memory)
+    x, y = (jax.device_get(Individual(Actor(key, *SIZES), memory)) for key in (k_x, k_y))
+    critic = learner.critic(learner.init(k_learner, Actor(k_x, *SIZES)))
+    steps = int(crossover.steps(memory.size))
+    flops = distillation_flops(*SIZES, ALGORITHM.memory, steps, crossover.batch_size)
+    work = lambda: genetic.cross(crossover, k_cross, x, y, critic)
+    return [beside_gemm(f"distilling a child, {spelt(threads)}", flops, work, 2 if quick else 15, 1, target=2.0)]
+
+
+def acting(threads: int, quick: bool) -> list[Row]:
+    """An episode of each of ten candidates, with everything that has to be built for them."""
+    actors = [jax.device_get(Actor(key, *SIZES)) for key in jax.random.split(jax.random.key(0), 10)]
+    candidates = [Candidate(Individual(actor, None), seeds=(k,)) for k, actor in enumerate(actors)]
+
+    def play() -> list[Outcome]:
+        workers = LocalWorkers(ALGORITHM.task)
+        outcomes = workers.map(candidates)
+        workers.close()
+        return outcomes
+
+    actions = actions_of(play())  # compiles
+    pairs = [(seconds(lambda: play() and None), physics(actions, threads)) for _ in range(2 if quick else 15)]
+    rounds, limits = zip(*pairs, strict=True)
+    limit_is = f"mj_step alone, {actions.shape[0]} x {actions.shape[1]} frames"
+    return [row(f"acting, {spelt(threads)}", "s", rounds, limits, limit_is, target=1.8, engine=ALGORITHM.task.engine)]
+
+
+def generation(threads: int, quick: bool) -> list[Row]:
+    """Whole generations with replay and memories full: where the time goes, and the most memory held."""
+    hasty = replace(ALGORITHM, updates_per_frame=0.001)  # compiles everything without learning much
+    workers = LocalWorkers(ALGORITHM.task)
+    k_init, k_first, *keys = jax.random.split(jax.random.key(0), 3 if quick else 4)
+    state = saturated(*synchronous(hasty, workers, k_first, ALGORITHM.init(k_init), Clock()))
+    records, played = [], []
+    for key in keys:
+        clock, begun = Clock(), time.perf_counter()
+        with timed_crossover() as distilling:
+            state, outcomes = synchronous(hasty if quick else ALGORITHM, workers, key, state, clock)
+        record = clock.seconds | {"whole": time.perf_counter() - begun, "distillation": sum(distilling)}
+        records.append(record | {"children": len(distilling), "frames": sum(o.frames for o in outcomes)})
+        played.append(actions_of(outcomes))
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    for record, actions in zip(records, played, strict=True):
+        record["physics"] = physics(actions, threads)
+    target = {"target": 2000, "target_is_of": "measured"}
+    return [*shares(records), row("peak memory", "MB", [peak / 1e6], [held / 1e6], "the arrays of the state", **target)]
+
+
+def saturated(state: ERLState, outcomes: Sequence[Outcome]) -> ERLState:
+    """The state with replay and memories full of what was just played, written as training writes it."""
+    rows, members = [outcome.transitions for outcome in outcomes], state.brood.members
+    replay, memories, memory = state.replay, members.memory, state.memory
+    frames = outcomes[0].frames
+    for k in range(replay.capacity // frames):
+        replay = buffer.record(replay, rows[k % len(rows)])
+    for _ in range(memory.capacity // frames):
+        memories, memory = buffer.record_each(memories, rows[:-1]), buffer.record(memory, rows[-1])  # the last explored
+    brood = replace(state.brood, members=Individual(members.actor, memories))
+    return replace(state, brood=brood, replay=replay, memory=memory)
+
+
+@contextmanager
+def timed_crossover() -> Iterator[list[float]]:
+    """Collects the seconds of every crossover. It waits for each child, as JAX does anyway: they are made in turn."""
+    spent, cross = [], genetic.cross
+
+    def timed(*arguments: Any) -> tuple[Individual, ...]:
+        begun = time.perf_counter()
+        children = jax.block_until_ready(cross(*arguments))
+        spent.append(time.perf_counter() - begun)
+        return children
+
+    with mock.patch.object(genetic, "cross", timed):
+        yield spent
+
+
+def shares(records: list[dict[str, float]]) -> list[Row]:
+    """Parts of a generation beside the whole, and its pace beside the authors'."""
+    whole = [r["whole"] for r in records]
+    within = lambda name, parts, **more: row(f"generation: {name}", "s", parts, whole, "the whole generation", **more)
+    phases = [within(name, [r[name] for r in records]) for name in ("learning", "distillation", "acting", "physics")]
+    rest = [r["whole"] - r["learning"] - r["distillation"] - r["physics"] for r in records]
+    pace = [1e3 * r["whole"] / r["frames"] for r in records]
+    name, authors = f"a frame, {1e3 / median(pace):.0f} per second", "the authors' code, NOT measured here"
+    return [
+        *phases,
+        within("all but gradient steps and physics", rest, target=0.1, generations=records),
+        row(name, "ms", pace, [AUTHORS_MS_PER_FRAME], authors),
+    ]
+
+
+def memory(threads: int, quick: bool) -> list[Row]:
+    """The memory that a full replay takes, written episode by episode."""
+    capacity, width = ALGORITHM.replay, 2 * SIZES[0] + SIZES[1] + 2
+    episode = jax.device_get(full(1000).data)
+
+    def filled() -> buffer.Buffer:
+        replay = buffer.empty(capacity, *SIZES)
+        for _ in range(10 if quick else capacity // 1000):
+            replay = buffer.record(replay, episode)
+        return jax.block_until_ready(replay)
+
+    filled()  # compiles
+    before = resident()
+    replay = filled()
+    grown, arrays = resident() - before, sum(leaf.nbytes for leaf in jax.tree.leaves(replay))
+    limit_is = f"{capacity:,} rows of {width} float32"
+    return [row("replay", "MB", [grown / 1e6], [4 * capacity * width / 1e6], limit_is, target=1.2, arrays=arrays / 1e6)]
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def startup(threads: int, quick: bool) -> list[Row]:
+    """`genepool --help`, beside an interpreter that does nothing."""
+    commands = [Path(sys.executable).with_name("genepool"), "--help"], [sys.executable, "-c", "pass"]
+    run = lambda command: seconds(lambda: subprocess.check_output(command))
+    ours, bare = zip(*[[run(command) for command in commands] for _ in range(2 if quick else 5)], strict=True)
+    target = {"target": 1.0, "target_is_of": "measured"}
+    return [row(f"genepool --help, at best {min(ours):.3f}", "s", ours, bare, "python -c pass", **target)]
+
+
+def spelt(threads: int) -> str:
+    """1 thread, 2 threads."""
+    return f"{threads} thread{'s' * (threads > 1)}"
+
+
+PARTS = {part.__name__: part for part in (update, acting, distillation, generation, memory, startup)}

@@ -1,0 +1,52 @@
+"""Small tasks with known answers, solved in seconds."""
+
+import gymnasium
+import numpy as np
+
+
+class Reach(gymnasium.Env):
+    """A point on a line is to be brought to zero: x <- x + 0.3 a, reward -|x|. At best about -1.5 from x = 1."""
+
+    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (1,))
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = float(self.np_random.uniform(0.9, 1.1) * self.np_random.choice([-1, 1])), 0
+        return np.array([self.x], np.float32), {}
+
+    def step(self, action):
+        self.x, self.t = self.x + 0.15 * float(action[0]), self.t + 1
+        return np.array([self.x], np.float32), -abs(self.x), False, self.t >= 20, {}
+
+
+class Bandit(gymnasium.Env):
+    """One step: the reward is -(a - 0.5)^2."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), -float((action[0] - 0.5) ** 2), True, False, {}
+
+
+class Sick(Reach):
+    """Goes wrong after some episodes, counted over all its instances."""
+
+    episodes, healthy, symptom = 0, 30, "raise"
+
+    def reset(self, *, seed=None, options=None):
+        Sick.episodes += 1
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        if Sick.episodes > Sick.healthy and self.t == 7:
+            if Sick.symptom == "raise":
+                raise RuntimeError("the joint broke")
+            observation = observation * np.nan
+        return observation, reward, *rest

@@ -1,0 +1,139 @@
+"""The layers of the house, read from the imports: who may know whom. Imports inside functions count too."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import genepool
+
+ROOT = Path(genepool.__file__).parent
+GROUND = {"types", "trees", "errors"}
+FIRST = GROUND | {"buffer", "networks", "optimiser", "environments"}
+LOOPS = FIRST | {"evolution", "learning", "algorithms"}
+MAY_IMPORT = {  # each part may also import itself
+    "types": GROUND,
+    "trees": GROUND,
+    "errors": GROUND,
+    "buffer": GROUND,
+    "networks": GROUND,
+    "optimiser": GROUND,
+    "environments": GROUND,
+    "evolution": FIRST,
+    "learning": FIRST,
+    "algorithms": LOOPS,
+    "schedule": {"types", "environments", "errors"},
+    "workers": {"types", "environments", "errors"},
+    "runs": LOOPS | {"schedule", "workers"},
+    "analysis": LOOPS | {"schedule", "workers", "runs"},
+    "cli": LOOPS | {"schedule", "workers", "runs", "analysis"},
+}
+
+
+def imports(source, package):
+    """Full names of all that a module imports, by statement or by importlib.import_module with a plain string."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            ancestors = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*ancestors, *([node.module] if node.module else [])])
+            # of `from genepool import buffer` the name is the module, of `from genepool.types import Outcome` it is not
+            yield from (f"{base}.{alias.name}" for alias in node.names) if base == "genepool" else [base]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "importlib.import_module",
+            "import_module",
+            "__import__",
+        ):
+            yield from (a.value for a in node.args[:1] if isinstance(a, ast.Constant))
+
+
+def modules():
+    """Path within the package -> names that it imports."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        within = path.relative_to(ROOT)
+        package = ".".join(("genepool", *within.parts[:-1]))
+        found[within.as_posix()] = set(imports(path.read_text(), package))
+    return found
+
+
+def importers(library):
+    return {path for path, names in modules().items() if any(name.split(".")[0] == library for name in names)}
+
+
+def test_the_reader_of_imports_sees_every_form():
+    source = """
+import a.b
+from genepool import buffer
+from genepool.types import Outcome
+from . import c
+def late():
+    from ..d import e
+    importlib.import_module("f.g")
+"""
+    expected = {"a.b", "genepool.buffer", "genepool.types", "genepool.runs", "genepool.d", "f.g"}
+    assert set(imports(source, "genepool.runs")) == expected
+
+
+def test_every_module_imports_only_the_layers_below_it():
+    wrong = []
+    for path, names in modules().items():
+        part = Path(path).with_suffix("").parts[0]
+        allowed = MAY_IMPORT.get(part, set()) | {part}  # the package's own __init__ imports nothing before it is asked
+        parts = {name.split(".")[1] for name in names if name.startswith("genepool.")}
+        wrong += [f"{path} imports {other}" for other in sorted(parts - allowed)]
+    assert wrong == []
+
+
+def test_evolution_and_learning_do_not_know_each_other():
+    for path, names in modules().items():
+        for part, other in (("evolution", "learning"), ("learning", "evolution")):
+            if path.startswith(part + "/"):
+                assert not any(name.startswith(f"genepool.{other}") for name in names), path
+
+
+@pytest.mark.parametrize("path", ["schedule.py", "workers/local.py"])
+def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
+    libraries = {name.split(".")[0] for name in modules()[path]} - set(sys.stdlib_module_names)
+    assert libraries <= {"genepool", "jax", "numpy"}
+
+
+@pytest.mark.parametrize(
+    ("library", "home"),
+    [
+        ("gymnasium", {"environments/gymnasium_engine.py"}),
+        ("mujoco", {"environments/gymnasium_engine.py"}),
+        ("envpool", {"environments/envpool_engine.py"}),
+        ("torch", set()),
+    ],
+)
+def test_a_library_is_imported_in_its_one_home_only(library, home):
+    assert importers(library) == home
+
+
+def test_matplotlib_is_imported_under_analysis_only():
+    assert importers("matplotlib")
+    assert all(path.startswith("analysis/") for path in importers("matplotlib"))
+
+
+@pytest.mark.parametrize("library", ["tensorboardX", "ray"])
+def test_a_service_is_imported_by_one_module_at_most(library):
+    assert len(importers(library)) <= 1
+
+
+def test_importing_the_package_and_its_command_line_does_not_import_jax():
+    code = "import sys, genepool, genepool.cli; print({'jax', 'equinox', 'gymnasium', 'envpool'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "set()"
+
+
+def test_every_public_name_resolves():
+    assert genepool.__all__
+    for name in genepool.__all__:
+        assert getattr(genepool, name).__name__ == name
+    assert set(dir(genepool)) >= set(genepool.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = genepool.no_such_name

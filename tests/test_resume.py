@@ -1,0 +1,53 @@
+"""Kill a run at any moment: resumed, it is the run that was never interrupted."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("killed_run.py")
+
+
+def records(folder):
+    """The metrics in every field but those that tell the time."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in ("seconds", "wall")} for row in rows]
+
+
+def play(folder, moment):
+    return subprocess.run([sys.executable, SCRIPT, folder, moment], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    # the processes share what JAX compiles: it is most of their time
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path_factory.mktemp("compiled"))
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    answer = play(folder, "never")
+    assert answer.returncode == 0, answer.stderr
+    return folder
+
+
+def test_the_same_seed_gives_the_same_metrics_to_the_last_bit(uninterrupted, tmp_path):
+    assert play(tmp_path / "again", "never").returncode == 0
+    assert records(tmp_path / "again") == records(uninterrupted)
+    champions = [(folder / "champion.safetensors").read_bytes() for folder in (tmp_path / "again", uninterrupted)]
+    assert champions[0] == champions[1]
+
+
+@pytest.mark.parametrize("moment", ["acting", "learning", "saving", "twice"])
+def test_a_run_killed_while_it_is(moment, uninterrupted, tmp_path):
+    folder = tmp_path / "run"
+    assert play(folder, moment).returncode == -9
+    assert len(records(folder)) < len(records(uninterrupted))
+    answer = play(folder, "never")
+    assert answer.returncode == 0, answer.stderr
+    assert records(folder) == records(uninterrupted)
+    generations = [record["generation"] for record in records(folder)]
+    assert generations == list(range(1, len(generations) + 1))
+    assert len(list((folder / "checkpoints").iterdir())) <= 2
+    assert (folder / "champion.safetensors").read_bytes() == (uninterrupted / "champion.safetensors").read_bytes()

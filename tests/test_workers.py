@@ -1,0 +1,125 @@
+"""Local workers: an outcome depends on its candidate alone."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from tasks import Reach
+
+import genepool
+from genepool import trees
+from genepool.environments.task import find
+from genepool.networks import Actor
+from genepool.types import Candidate, Individual
+
+
+def candidates(task, n, episodes=2):
+    """Different actors, each with its own seeds; the third explores with noise."""
+    keys = jax.random.split(jax.random.key(0), n)
+    actors = jax.vmap(lambda key: Actor(key, task.observation_size, task.action_size, (32, 32)))(keys)
+    noise = 0.3 * np.random.default_rng(1).standard_normal((task.horizon, task.action_size)).astype(np.float32)
+    make = lambda k: Candidate(
+        Individual(trees.take(actors, k), None),
+        seeds=tuple(100 * k + e for e in range(episodes)),
+        noise=noise if k == 2 else None,
+        number=k,
+    )
+    return [make(k) for k in range(n)]
+
+
+def same(a, b):
+    return a.returns == b.returns and all(
+        np.array_equal(x, y) for x, y in zip(a.transitions, b.transitions, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("id", "engine"), [("Hopper-v5", "envpool"), ("HalfCheetah-v5", "envpool"), ("Pendulum-v1", "gymnasium")]
+)
+def test_an_outcome_does_not_depend_on_how_many_are_played_at_once(id, engine):
+    task = replace(find(id, engine), max_steps=120)
+    everyone = candidates(task, 10)
+    together = genepool.LocalWorkers(task).map(everyone)
+    for group in (1, 3):
+        workers = genepool.LocalWorkers(task)
+        apart = [o for k in range(0, 10, group) for o in workers.map(everyone[k : k + group])]
+        assert all(same(a, b) for a, b in zip(together, apart, strict=True))
+    backwards = genepool.LocalWorkers(task).map(everyone[::-1])[::-1]
+    assert all(same(a, b) for a, b in zip(together, backwards, strict=True))
+
+
+def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():
+    task = replace(find("Pendulum-v1", "gymnasium"), max_steps=5)
+    everyone = candidates(task, 10, episodes=13)
+    one_by_one = [genepool.LocalWorkers(task).map([candidate])[0] for candidate in everyone]
+    assert all(same(a, b) for a, b in zip(genepool.LocalWorkers(task).map(everyone), one_by_one, strict=True))
+
+
+@pytest.mark.parametrize("engine", ["envpool", "gymnasium"])
+def test_a_time_limit_is_not_a_termination(engine):
+    task = find("HalfCheetah-v5", engine)
+    short = replace(task, max_steps=30)
+    outcome = genepool.LocalWorkers(short).map(candidates(short, 1, episodes=1))[0]
+    assert outcome.frames == 30
+    assert not outcome.transitions.terminated.any()
+    own_limit = genepool.LocalWorkers(task).map(candidates(task, 1, episodes=1))[0]
+    assert own_limit.frames == 1000
+    assert not own_limit.transitions.terminated.any()
+    faithful = replace(short, truncation_is_terminal=True)
+    ends = genepool.LocalWorkers(faithful).map(candidates(faithful, 1, episodes=2))[0].transitions.terminated
+    assert ends.sum() == 2
+    assert ends[29] == ends[59] == 1.0
+
+
+@pytest.mark.parametrize("engine", ["envpool", "gymnasium"])
+def test_a_fall_is_a_termination_and_the_fallen_state_is_the_last_next_observation(engine):
+    task = find("Hopper-v5", engine)
+    outcome = genepool.LocalWorkers(task).map(candidates(task, 1, episodes=1))[0]
+    rows = outcome.transitions
+    assert outcome.frames < 1000
+    assert rows.terminated[-1] == 1.0
+    assert rows.terminated[:-1].sum() == 0.0
+    assert np.array_equal(rows.observation[1:], rows.next_observation[:-1])
+    height, angle = rows.next_observation[-1][:2]
+    assert height < 0.7 or abs(angle) > 0.2
+
+
+def test_the_episodes_of_a_candidate_stand_one_after_the_other_and_fitness_is_their_mean_return():
+    task = find(Reach)
+    outcome = genepool.LocalWorkers(task).map(candidates(task, 1, episodes=3))[0]
+    assert outcome.frames == 60
+    assert outcome.returns == pytest.approx(outcome.transitions.reward.reshape(3, 20).sum(axis=1), abs=1e-4)
+    assert outcome.fitness == pytest.approx(np.mean(outcome.returns))
+
+
+def test_actions_are_stored_in_the_policys_range_and_played_in_the_environments():
+    played = []
+
+    class Listening(Reach):
+        def step(self, action):
+            played.append(float(action[0]))
+            return super().step(action)
+
+    task = find(Listening)
+    stored = (
+        genepool.LocalWorkers(task).map(candidates(task, 3, episodes=1))[2].transitions.action
+    )  # the one with noise
+    assert np.abs(stored).max() <= 1.0
+    assert np.allclose(2.0 * stored[:, 0], played[2::3], atol=1e-6)
+
+
+def test_humanoids_actions_reach_its_own_bounds_and_no_further():
+    spaces = find("Humanoid-v5").spaces
+    assert np.allclose(
+        spaces.to_environment(np.array([[-1.0] * 17, [0.0] * 17, [1.0] * 17])), [[-0.4] * 17, [0.0] * 17, [0.4] * 17]
+    )
+
+
+def test_the_engines_agree_on_what_a_task_is():
+    for id in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Swimmer-v5", "Humanoid-v5", "Reacher-v5"):
+        ours, theirs = find(id, "envpool").spaces, find(id, "gymnasium").spaces
+        assert ours.observation_shape == theirs.observation_shape, id
+        assert ours.horizon == theirs.horizon
+        assert np.allclose(ours.low, theirs.low)
+        assert np.allclose(ours.high, theirs.high)
