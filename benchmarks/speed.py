@@ -31,10 +31,10 @@ PACKAGES = ("genepool", "jax", "jaxlib", "numpy", "equinox", "optax", "envpool",
 def main() -> None:
     """Measure one part, or all of them one after the other."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed", description="genepool's speed beside its limits."
+        prog="python -m benchmarks.speed", description="genepool's speed beside its limits"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the JSON here and not below the table")
-    parser.add_argument("--quick", action="store_true", help="few rounds: whether it runs, not how fast")
+    parser.add_argument("--quick", action="store_true", help="one short round: whether it runs, not how fast")
     parser.add_argument("--part", help="measure this part only, in this process, and print its rows as JSON")
     parser.add_argument("--threads", type=int, default=CORES, help="of the part")
     options = parser.parse_args()
@@ -44,7 +44,7 @@ def main() -> None:
         print(json.dumps(parts.PARTS[options.part](options.threads, options.quick)))
         return
     report = {"facts": facts(), "quick": options.quick, "rows": []}
-    for part, threads in plan():
+    for part, threads in plan(options.quick):
         print(f"measuring {part}, threads {threads}", file=sys.stderr)
         report["rows"] += [summary(row) for row in in_a_process(part, threads, options.quick)]
     show(report)
@@ -54,9 +54,9 @@ def main() -> None:
         print(json.dumps(report, indent=1))
 
 
-def plan() -> list[tuple[str, int]]:
-    """The parts and their threads. What needs two cores is left out where there is one."""
-    counts = [n for n in (1, 2) if n <= CORES]
+def plan(quick: bool) -> list[tuple[str, int]]:
+    """The parts and their threads: one and two, where there are two cores and time for both."""
+    counts = [1, 2] if CORES > 1 and not quick else [1]
     both = [(part, threads) for part in ("update", "acting") for threads in counts]
     return [*both, ("distillation", 1), ("generation", CORES), ("memory", CORES), ("startup", CORES)]
 
@@ -90,23 +90,16 @@ def summary(row: dict[str, Any]) -> dict[str, Any]:
 
 def facts() -> dict[str, Any]:
     """What the figures depend on."""
-    cpuinfo = Path("/proc/cpuinfo")
-    models = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    found = {package.name: package.version for package in metadata.distributions()}
     return {
         "date": time.strftime("%Y-%m-%d %H:%M %z"),
         "processor": models[0] if models else platform.machine(),
         "cores": CORES,
         "load": round(os.getloadavg()[0], 2),  # of the last minute, before anything was measured
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | {name: found[name] for name in PACKAGES if name in found},
     }
-
-
-def version(package: str) -> str | None:
-    """The version of a package, if it is installed."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def show(report: dict[str, Any]) -> None:
@@ -114,23 +107,24 @@ def show(report: dict[str, Any]) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 170)
     about, versions = report["facts"], report["facts"]["versions"]
     console.print(f"{about['date']}  {about['processor']}, {about['cores']} cores, load {about['load']} before")
-    console.print("  ".join(f"{name} {number}" for name, number in versions.items() if number))
+    console.print("  ".join(f"{name} {number}" for name, number in versions.items()))
     if report["quick"]:
-        console.print("a quick run: too few rounds for figures that could be quoted")
-    table = Table(
-        "", "measured", "limit", "ratio", "min/min", "target", "met", "the limit is", box=None, header_style="dim"
-    )
+        console.print("a quick run: one short round, no figure here is worth quoting")
+    columns = ("", "measured", "limit", "ratio", "min/min", "target", "met", "the limit is")
+    table = Table(*columns, box=None, header_style="dim")
     for row in report["rows"]:
-        target = (
-            ""
-            if row["target"] is None
-            else f"{row['target']:g} {row['unit'] if row['target_is_of'] == 'measured' else 'x'}"
-        )
-        met = {True: "yes", False: "[red]no[/]", None: ""}[row["met"]]
         values = [f"{row[name]:.4g} {row['unit']}" for name in ("measured", "limit")]
         ratios = [f"{row[name]:.3g}" for name in ("ratio", "min_ratio")]
-        table.add_row(row["name"], *values, *ratios, target, met, row["limit_is"])
+        table.add_row(row["name"], *values, *ratios, *verdict(row), row["limit_is"])
     console.print(table)
+
+
+def verdict(row: dict[str, Any]) -> tuple[str, str]:
+    """A row's target, with x where it is one of the ratio, and whether it is met."""
+    if row["target"] is None:
+        return "", ""
+    unit = "x" if row["target_is_of"] == "ratio" else row["unit"]
+    return f"{row['target']:g} {unit}", "yes" if row["met"] else "[red]no[/]"
 
 
 if __name__ == "__main__":

@@ -355,3 +355,7 @@ def _runs(argv: list[str]) -> int:
         return 0
 
     return _parsed(runs, "genepool runs", argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

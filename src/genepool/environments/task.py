@@ -3,9 +3,8 @@
 import difflib
 import importlib
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Protocol
 
@@ -38,7 +37,7 @@ class Task:
     # as the ERL family's code: reaching the time limit counts as the end of the task
     truncation_is_terminal: bool = False
     max_steps: int | None = None  # cut episodes to this length; none: the environment's own limit
-    make: Annotated[Callable[[], Any] | None, tyro.conf.Suppress] = field(default=None, compare=True)
+    make: Annotated[Callable[[], Any] | None, tyro.conf.Suppress] = None
 
     @property
     def spaces(self) -> Spaces:
@@ -61,10 +60,10 @@ class Task:
         return min(self.spaces.horizon, self.max_steps or self.spaces.horizon)
 
     def open(self) -> Engine:
-        """A new engine for this task."""
+        """A new engine for this task, of one thread."""
         module = _engine(self.engine)
         if self.engine == "envpool":
-            return module.EnvPoolEngine(self.id, threads=len(os.sched_getaffinity(0)))
+            return module.EnvPoolEngine(self.id)
         return module.GymnasiumEngine(self.make or (lambda: module.make(self.id)))
 
     def versions(self) -> dict[str, str]:

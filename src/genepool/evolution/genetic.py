@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,7 @@ from genepool.errors import UserError
 from genepool.evolution.crossover import Distillation, RowCopy
 from genepool.evolution.mutation import Gaussian, Proximal
 from genepool.evolution.selection import Mating, distances, survival
+from genepool.machine import cores
 from genepool.types import Candidate, Individual, Outcome, Population
 
 FATES = ("elite", "selected", "discarded")
@@ -180,9 +182,11 @@ class Generational:
         """The members with the children in their slots, which slots those are, and the slots of everyone's parents."""
         members = [trees.take(tried, slot) for slot in source]
         crossed, parents = np.zeros(len(source), bool), np.stack([source, np.full(len(source), -1)], axis=1)
-        for n, match in enumerate(matches):
-            x, y = trees.take(tried, match.x), trees.take(tried, match.y)
-            children = cross(self.crossover, jax.random.fold_in(key, n), x, y, critic)
+        keys = [jax.random.fold_in(key, n) for n in range(len(matches))]
+        mate = lambda k, match: cross(self.crossover, k, trees.take(tried, match.x), trees.take(tried, match.y), critic)
+        with ThreadPoolExecutor(cores()) as pool:  # children are independent: each core makes its own
+            broods = list(pool.map(lambda k, match: jax.block_until_ready(mate(k, match)), keys, matches))
+        for match, children in zip(matches, broods, strict=True):
             for slot, child in zip(match.slots, children, strict=True):
                 members[slot], crossed[slot], parents[slot] = child, True, (match.x, match.y)
         return trees.stack(members), crossed, parents

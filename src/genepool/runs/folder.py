@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from genepool.errors import UserError
+from genepool.machine import cores
 from genepool.runs import checkpoint
 
 KEPT = 2  # checkpoints
@@ -142,7 +143,7 @@ def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
         "git_commit": _commit(),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "machine": {
-            "cores": len(os.sched_getaffinity(0)),
+            "cores": cores(),
             "processor": platform.machine(),
             "system": platform.system(),
         },

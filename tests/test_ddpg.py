@@ -1,0 +1,159 @@
+"""DDPG: one update against its equations written with optax, and a task whose answer is known."""
+
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from genepool import buffer
+from genepool.algorithms.erl import ERL, ERLState
+from genepool.learning import ddpg
+from genepool.learning.ddpg import DDPG
+from genepool.networks import Actor
+from genepool.optimiser import Adam, adam_init
+from genepool.types import Transitions
+
+KEY = jax.random.key(0)
+
+
+@cache
+def learner(sizes, hidden):
+    return jax.jit(lambda key: DDPG().init(key, Actor(key, *sizes, hidden)))(KEY)
+
+
+def close(ours, naive, atol):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), ours, naive)
+
+
+def test_the_critic_s_target_is_that_of_the_bellman_equation_and_ends_with_the_task():
+    batch = Transitions(
+        observation=jnp.zeros((3, 2)),
+        action=jnp.zeros((3, 1)),
+        reward=jnp.array([1.0, 2.0, 3.0]),
+        next_observation=jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
+        terminated=jnp.array([0.0, 1.0, 0.0]),
+    )
+    actor, critic = (lambda s: 10 * s[:, :1]), (lambda s, a: s[:, 1] + a[:, 0])
+    y = DDPG(discount=0.5).targets(actor, critic, batch)
+    np.testing.assert_allclose(y, [1 + 0.5 * (2 + 10), 2, 3 + 0.5 * (6 + 50)])
+
+
+def test_losses_are_the_mean_squared_error_and_the_mean_value_the_actor_gives_up(rows):
+    batch = rows(4)
+    critic = lambda s, a: s[:, 0] + 2 * a[:, 0]
+    q, y = batch.observation[:, 0] + 2 * batch.action[:, 0], np.arange(4.0)
+    np.testing.assert_allclose(DDPG().critic_loss(critic, batch, y), np.mean((q - y) ** 2), rtol=1e-5)
+    gives_up = -np.mean(batch.observation[:, 0] + 2 * batch.observation[:, 1])
+    np.testing.assert_allclose(DDPG().actor_loss(lambda s: s[:, 1:], critic, batch.observation), gives_up, rtol=1e-5)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_our_adam_equals_that_of_optax(clip):
+    rng = np.random.default_rng(0)
+    draw = lambda scale: {
+        "w": scale * jnp.asarray(rng.normal(size=(5, 3))),
+        "b": scale * jnp.asarray(rng.normal(size=3)),
+    }
+    weights = draw(1.0)
+    theirs, chain = weights, optax.chain(optax.clip_by_global_norm(clip or np.inf), optax.adam(0.01))
+    ours, state, their_state = weights, adam_init(weights), chain.init(weights)
+    for scale in (0.01, 0.1, 1.0, 10.0, 0.1):  # global norms on both sides of the clip
+        gradient = draw(scale)
+        ours, state = Adam(0.01, clip).step(ours, gradient, state)
+        change, their_state = chain.update(gradient, their_state)
+        theirs = optax.apply_updates(theirs, change)
+        close(ours, theirs, 1e-6)
+    assert np.max(np.abs(ours["w"] - weights["w"])) > 0.01
+
+
+def test_updates_and_slow_targets_equal_the_equations_written_with_optax(rows, memory, monkeypatch):
+    part = DDPG(batch_size=16, actor_rate=1e-3, critic_rate=2e-3, discount=0.9, tau=0.1, gradient_clip=1.5)
+    places = np.random.default_rng(0).integers(50, size=(ddpg.BLOCK, part.batch_size))
+    monkeypatch.setattr(buffer, "sample", lambda key, ring, shape: jnp.asarray(places))
+    state, steps = learner((3, 2), (8,)), 5
+    found = part.update(KEY, state, memory(64, 50), steps)
+
+    @jax.jit
+    def update(networks, batch):
+        actor, critic, slow_actor, slow_critic, actor_state, critic_state = networks
+        bootstrap = slow_critic(batch.next_observation, slow_actor(batch.next_observation))
+        y = batch.reward + 0.9 * jnp.where(batch.terminated == 1, 0.0, bootstrap)
+        loss, slope = jax.value_and_grad(lambda q: jnp.mean((q(batch.observation, batch.action) - y) ** 2))(critic)
+        change, critic_state = critic_adam.update(slope, critic_state)
+        critic = optax.apply_updates(critic, change)
+        climb = lambda mu: -jnp.mean(critic(batch.observation, mu(batch.observation)))  # the critic already updated
+        value, slope = jax.value_and_grad(climb)(actor)
+        change, actor_state = actor_adam.update(slope, actor_state)
+        actor = optax.apply_updates(actor, change)
+        slow_actor, slow_critic = (
+            jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, slow, fast)
+            for slow, fast in ((slow_actor, actor), (slow_critic, critic))
+        )
+        return (actor, critic, slow_actor, slow_critic, actor_state, critic_state), jnp.stack([loss, value])
+
+    critic_adam, actor_adam = (
+        optax.chain(optax.clip_by_global_norm(1.5), optax.adam(rate)) for rate in (part.critic_rate, part.actor_rate)
+    )
+    networks = (
+        state.actor,
+        state.critic,
+        state.actor,
+        state.critic,
+        actor_adam.init(state.actor),
+        critic_adam.init(state.critic),
+    )
+    losses = []
+    for i in range(steps):
+        networks, loss = update(networks, Transitions(*(leaf[places[i]] for leaf in rows(50))))
+        losses.append(loss)
+    close((found.actor, found.critic, found.target_actor, found.target_critic), networks[:4], 1e-5)
+    np.testing.assert_allclose(found.losses, np.mean(losses, axis=0), rtol=1e-4)
+    assert int(found.updates) == steps
+    moved = max(
+        float(np.max(np.abs(a - b))) for a, b in zip(*map(jax.tree.leaves, (found.actor, state.actor)), strict=True)
+    )
+    assert moved > 1e-3
+
+
+def test_a_learner_begins_with_small_outputs_and_targets_that_are_copies():
+    state, fresh = learner((3, 2), (8,)), jax.jit(lambda key: Actor(key, 3, 2, (8,)))(KEY)
+    close(state.actor.output, jax.tree.map(lambda leaf: 0.1 * leaf, fresh.output), 1e-7)
+    close(state.actor.hidden, fresh.hidden, 0)
+    assert 0.99 * 0.1 / 300**0.5 < np.max(np.abs(state.critic.output.weight)) <= 0.1 / 300**0.5
+    close((state.target_actor, state.target_critic), (state.actor, state.critic), 0)
+
+
+def test_the_learner_solves_a_task_of_one_step():
+    rng = np.random.default_rng(0)
+    n, action = 2000, rng.uniform(-1, 1, (2000, 1)).astype(np.float32)
+    state = rng.uniform(-1, 1, (n, 2)).astype(np.float32)  # tells nothing
+    reward = -((action[:, 0] - 0.5) ** 2)
+    replay = buffer.record(buffer.empty(n, 2, 1), Transitions(state, action, reward, state, np.ones(n, np.float32)))
+    part = DDPG(batch_size=32, actor_rate=1e-3, critic_rate=1e-3)
+    learnt = part.update(KEY, learner((2, 1), (16,)), replay, 1500)
+    actions = np.asarray(part.actor(learnt)(state[:200]))
+    np.testing.assert_allclose(actions, 0.5, atol=0.1)
+    values = jax.jit(part.critic(learnt).__call__)(state[:200], action[:200])
+    np.testing.assert_allclose(values, reward[:200], atol=0.15)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A learner that only counts its steps."""
+
+    warmup: int = 640
+
+    def update(self, key, state, replay, steps):
+        return state + steps
+
+
+@pytest.mark.parametrize(("n", "updates"), [(640, 0), (641, 12)])
+def test_learning_waits_until_the_replay_holds_more_than_the_warm_up(memory, n, updates):
+    loop = ERL(SimpleNamespace(), evolver=None, learner=Counting())
+    state = ERLState(None, 0, memory(1024, n), None, noise=None, owed=np.asarray(12), asked=None, generation=None)
+    assert loop.learn(KEY, state).learner == updates
