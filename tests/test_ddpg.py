@@ -23,7 +23,7 @@ KEY = jax.random.key(0)
 
 @cache
 def learner(sizes, hidden):
-    return jax.jit(lambda key: DDPG().init(key, Actor(key, *sizes, hidden)))(KEY)
+    return DDPG().init(KEY, Actor(KEY, *sizes, hidden))
 
 
 def close(ours, naive, atol):
@@ -121,7 +121,7 @@ def test_updates_and_slow_targets_equal_the_equations_written_with_optax(rows, m
 
 
 def test_a_learner_begins_with_small_outputs_and_targets_that_are_copies():
-    state, fresh = learner((3, 2), (8,)), jax.jit(lambda key: Actor(key, 3, 2, (8,)))(KEY)
+    state, fresh = learner((3, 2), (8,)), Actor(KEY, 3, 2, (8,))
     close(state.actor.output, jax.tree.map(lambda leaf: 0.1 * leaf, fresh.output), 1e-7)
     close(state.actor.hidden, fresh.hidden, 0)
     assert 0.99 * 0.1 / 300**0.5 < np.max(np.abs(state.critic.output.weight)) <= 0.1 / 300**0.5

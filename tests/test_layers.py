@@ -10,13 +10,14 @@ import pytest
 import genepool
 
 ROOT = Path(genepool.__file__).parent
-GROUND = {"types", "trees", "errors"}
+GROUND = {"types", "trees", "errors", "machine"}
 FIRST = GROUND | {"buffer", "networks", "optimiser", "environments"}
 LOOPS = FIRST | {"evolution", "learning", "algorithms"}
 MAY_IMPORT = {  # each part may also import itself
     "types": GROUND,
     "trees": GROUND,
     "errors": GROUND,
+    "machine": set(),
     "buffer": GROUND,
     "networks": GROUND,
     "optimiser": GROUND,
@@ -24,8 +25,8 @@ MAY_IMPORT = {  # each part may also import itself
     "evolution": FIRST,
     "learning": FIRST,
     "algorithms": LOOPS,
-    "schedule": {"types", "environments", "errors"},
-    "workers": {"types", "environments", "errors"},
+    "schedule": {"types", "environments", "errors", "machine"},
+    "workers": {"types", "environments", "errors", "machine"},
     "runs": LOOPS | {"schedule", "workers"},
     "analysis": LOOPS | {"schedule", "workers", "runs"},
     "cli": LOOPS | {"schedule", "workers", "runs", "analysis"},

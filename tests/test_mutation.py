@@ -20,7 +20,7 @@ leaves = jax.tree.leaves
 def drawn(network):
     """The network with every leaf drawn from N(0, 1)."""
     rng = np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), jax.eval_shape(network))
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), network)
 
 
 # Gaussian mutation
@@ -28,9 +28,9 @@ def drawn(network):
 
 @pytest.fixture(scope="module")
 def litter(memory):
-    """A parent of HalfCheetah's sizes, and 800 of its children."""
-    x = Individual(drawn(lambda: Actor(KEY, 17, 6)), memory(4, 3))
-    children = jax.jit(lambda keys: jax.lax.map(lambda key: Gaussian()(key, x), keys))(jax.random.split(KEY, 800))
+    """A parent of HalfCheetah's sizes, and 500 of its children."""
+    x = Individual(drawn(Actor(KEY, 17, 6)), memory(4, 3))
+    children = jax.jit(lambda keys: jax.lax.map(lambda key: Gaussian()(key, x), keys))(jax.random.split(KEY, 500))
     return x, jax.tree.map(np.asarray, children)
 
 
@@ -44,13 +44,13 @@ def test_gaussian_mutation_changes_weight_matrices_only_and_keeps_the_memory(lit
     x, children = litter
     for before, after in zip(leaves(x.actor), leaves(children.actor), strict=True):
         assert (after != before).any() == (before.ndim == 2)
-    equal(children.memory, jax.tree.map(lambda leaf: np.broadcast_to(leaf, (800, *leaf.shape)), x.memory))
+    equal(children.memory, jax.tree.map(lambda leaf: np.broadcast_to(leaf, (500, *leaf.shape)), x.memory))
 
 
 def test_three_matrices_in_four_mutate_each_for_itself(litter):
     mutated = np.stack([matrix.any(axis=(1, 2)) for matrix in matrices(litter)])  # [matrix, child]
-    np.testing.assert_allclose(mutated.mean(), 0.75, atol=0.035)  # 4 standard errors
-    np.testing.assert_allclose(np.corrcoef(mutated) - np.eye(3), 0.0, atol=0.14)
+    np.testing.assert_allclose(mutated.mean(), 0.75, atol=0.045)  # 4 standard errors
+    np.testing.assert_allclose(np.corrcoef(mutated) - np.eye(3), 0.0, atol=0.18)
 
 
 def test_about_one_weight_in_28_changes(litter):
@@ -59,8 +59,8 @@ def test_about_one_weight_in_28_changes(litter):
     shares = [matrix.mean(axis=(1, 2)) for matrix in matrices(litter)]
     sizes = [matrix[0].size for matrix in matrices(litter)]
     assert sizes == [17 * 128, 128 * 128, 128 * 6]
-    np.testing.assert_allclose(np.mean(shares[1]), expected, atol=0.005)  # 4.5 standard errors
-    np.testing.assert_allclose(np.average(np.mean(shares, axis=1), weights=sizes), expected, atol=0.005)
+    np.testing.assert_allclose(np.mean(shares[1]), expected, atol=0.006)  # 4.5 standard errors
+    np.testing.assert_allclose(np.average(np.mean(shares, axis=1), weights=sizes), expected, atol=0.006)
     assert 0.08 < np.max(shares[1]) <= 0.1  # at most the fraction
 
 
@@ -104,7 +104,7 @@ def test_a_rare_change_is_huge_and_a_reset_forgets_the_weight():
 
 @pytest.fixture(scope="module")
 def parent(memory):
-    return Individual(drawn(lambda: Actor(KEY, 3, 2, (8,))), memory(8, 6))
+    return Individual(drawn(Actor(KEY, 3, 2, (8,))), memory(8, 6))
 
 
 def proximal(x, sigma=0.1, clip=np.inf, biases=False):
@@ -150,9 +150,7 @@ def linear(states, units=3000):
     """A linear policy s W + b that remembers these states: the sensitivity of row j of W is |sum_i s_ij|."""
     states = np.asarray(states, np.float32)
     n, size = states.shape
-    layer = jax.tree.map(
-        lambda leaf: np.zeros(leaf.shape, np.float32), jax.eval_shape(lambda: Linear(KEY, size, units))
-    )
+    layer = jax.tree.map(lambda leaf: 0 * leaf, Linear(np.random.default_rng(0), size, units))
     rest = np.zeros((n, units), np.float32), np.zeros(n, np.float32), states, np.zeros(n, np.float32)
     return Individual(layer, buffer.record(buffer.empty(4, size, units), Transitions(states, *rest)))
 

@@ -8,21 +8,17 @@ import pytest
 
 from genepool.networks import Actor, Critic, Linear, NormalisedLinear, elu, matmul, shrink_output
 
-KEY = jax.random.key(0)
+KEY, RNG = jax.random.key(0), np.random.default_rng(0)
 
 
 def uniform(shape, seed=1):
     return np.random.default_rng(seed).uniform(-1.0, 1.0, shape).astype(np.float32)
 
 
-def randomised(network, *sizes):
+def randomised(network):
     """The network with every leaf drawn from U(-1, 1), so that gains and shifts matter too."""
-    leaves, structure = jax.tree.flatten(shapes(network, *sizes))
+    leaves, structure = jax.tree.flatten(network)
     return jax.tree.unflatten(structure, [uniform(leaf.shape, 2 + k) for k, leaf in enumerate(leaves)])
-
-
-def shapes(network, *sizes):
-    return jax.eval_shape(lambda: network(KEY, *sizes))
 
 
 def layer_norm(layer, y):
@@ -36,31 +32,31 @@ def naive_elu(x):
 
 
 def test_the_networks_have_as_many_parameters_as_the_authors():
-    count = lambda network: sum(leaf.size for leaf in jax.tree.leaves(shapes(network, 17, 6)))
+    count = lambda network: sum(leaf.size for leaf in jax.tree.leaves(network(KEY, 17, 6)))
     assert count(Actor) == 20_102
     assert count(Critic) == 126_201
 
 
 def test_layer_norm_equals_the_naive_formula():
-    layer, x = randomised(NormalisedLinear, 5, 128), uniform((5,))
+    layer, x = randomised(NormalisedLinear(RNG, 5, 128)), uniform((5,))
     np.testing.assert_allclose(layer(x), layer_norm(layer, x @ layer.weight), atol=1e-5)
 
 
 def test_layer_norm_adds_its_epsilon_to_the_deviation():
-    layer = eqx.tree_at(lambda layer: layer.bias, randomised(NormalisedLinear, 1, 4), np.zeros(4, np.float32))
+    layer = eqx.tree_at(lambda layer: layer.bias, randomised(NormalisedLinear(RNG, 1, 4)), np.zeros(4, np.float32))
     y = np.array([1.0, 2.0, 3.0, 4.0], np.float32) * 1e-6  # deviation as small as the epsilon
     np.testing.assert_allclose(layer.normalise(y), layer_norm(layer, y), atol=1e-5)
 
 
 def test_layer_norm_of_equal_entries_has_a_finite_gradient():
-    layer = randomised(NormalisedLinear, 1, 4)
+    layer = randomised(NormalisedLinear(RNG, 1, 4))
     slope = jax.jit(jax.grad(lambda y: layer.normalise(y)[0]))(-layer.bias)
     assert np.isfinite(slope).all()
 
 
 @pytest.mark.parametrize("layer", [Linear, NormalisedLinear])
 def test_weights_begin_uniform_within_the_root_of_fan_in(layer):
-    fresh, bound = jax.jit(lambda: layer(KEY, 25, 4000))(), 1 / 5
+    fresh, bound = layer(RNG, 25, 4000), 1 / 5
     for leaf in (fresh.weight, fresh.bias):
         assert 0.99 * bound < np.max(np.abs(leaf)) <= bound
         np.testing.assert_allclose(np.std(leaf), bound / np.sqrt(3), rtol=0.03)
@@ -71,7 +67,7 @@ def test_weights_begin_uniform_within_the_root_of_fan_in(layer):
 
 @pytest.mark.parametrize("network", [Actor, Critic])
 def test_shrinking_scales_the_output_layer_and_nothing_else(network):
-    before = randomised(network, 4, 2)
+    before = randomised(network(KEY, 4, 2))
     after = shrink_output(before)
     np.testing.assert_allclose(after.output.weight, 0.1 * before.output.weight, rtol=1e-6)
     np.testing.assert_allclose(after.output.bias, 0.1 * before.output.bias, rtol=1e-6)
@@ -81,7 +77,7 @@ def test_shrinking_scales_the_output_layer_and_nothing_else(network):
 
 def test_a_batch_gives_the_same_as_its_states_one_by_one():
     s, a = uniform((4, 6, 5)), uniform((4, 6, 3), 9)
-    for network, inputs in ((randomised(Actor, 5, 3, (16, 16)), (s,)), (randomised(Critic, 5, 3), (s, a))):
+    for network, inputs in ((randomised(Actor(KEY, 5, 3, (16, 16))), (s,)), (randomised(Critic(KEY, 5, 3)), (s, a))):
         one = jax.jit(lambda *inputs, network=network: network(*inputs))
         batch = one(*inputs)
         for k in np.ndindex(4, 6):
@@ -89,7 +85,7 @@ def test_a_batch_gives_the_same_as_its_states_one_by_one():
 
 
 def test_the_actor_equals_its_formula():
-    actor, s = randomised(Actor, 5, 3, (16, 8)), uniform((5,))
+    actor, s = randomised(Actor(KEY, 5, 3, (16, 8))), uniform((5,))
     h = np.tanh(layer_norm(actor.hidden[0], s @ actor.hidden[0].weight))
     h = np.tanh(layer_norm(actor.hidden[1], h @ actor.hidden[1].weight))
     expected = np.tanh(h @ actor.output.weight + actor.output.bias)
@@ -98,12 +94,12 @@ def test_the_actor_equals_its_formula():
 
 
 def test_an_exploring_actor_keeps_its_noisy_actions_within_bounds():
-    actor, s, noise = randomised(Actor, 5, 3, (16, 8)), uniform((5,)), np.array([5.0, -5.0, 0.01])
+    actor, s, noise = randomised(Actor(KEY, 5, 3, (16, 8))), uniform((5,)), np.array([5.0, -5.0, 0.01])
     np.testing.assert_allclose(actor.explore(s, noise), np.clip(actor(s) + noise, -1, 1), atol=1e-6)
 
 
 def test_the_critic_equals_the_concatenated_formula():
-    critic, s, a = randomised(Critic, 5, 3), uniform((5,)), uniform((3,), 9)
+    critic, s, a = randomised(Critic(KEY, 5, 3)), uniform((5,)), uniform((3,), 9)
     joined = [naive_elu(x @ branch.weight + branch.bias) for x, branch in ((s, critic.state), (a, critic.action))]
     weight = np.concatenate([critic.joint.weight, critic.joint_action])
     assert weight.shape == (400, 300)
@@ -113,7 +109,7 @@ def test_the_critic_equals_the_concatenated_formula():
 
 
 def test_the_halves_of_the_joining_matrix_begin_as_one_layer_of_400_inputs():
-    fresh = jax.jit(lambda: Critic(KEY, 5, 3))()
+    fresh = Critic(KEY, 5, 3)
     for half in (fresh.joint.weight, fresh.joint_action):
         assert 0.99 / 20 < np.max(np.abs(half)) <= 1 / 20
 

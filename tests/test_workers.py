@@ -8,7 +8,6 @@ import pytest
 from tasks import Reach
 
 import genepool
-from genepool import trees
 from genepool.environments.task import find
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
@@ -17,10 +16,10 @@ from genepool.types import Candidate, Individual
 def candidates(task, n, episodes=2):
     """Different actors, each with its own seeds; the third explores with noise."""
     keys = jax.random.split(jax.random.key(0), n)
-    actors = jax.vmap(lambda key: Actor(key, task.observation_size, task.action_size, (32, 32)))(keys)
+    actors = [Actor(key, task.observation_size, task.action_size, (32, 32)) for key in keys]
     noise = 0.3 * np.random.default_rng(1).standard_normal((task.horizon, task.action_size)).astype(np.float32)
     make = lambda k: Candidate(
-        Individual(trees.take(actors, k), None),
+        Individual(actors[k], None),
         seeds=tuple(100 * k + e for e in range(episodes)),
         noise=noise if k == 2 else None,
         number=k,

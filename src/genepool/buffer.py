@@ -24,7 +24,7 @@ class Buffer(eqx.Module):
 
 def empty(capacity: int, observation_size: int, action_size: int) -> Buffer:
     """A ring with nothing in it."""
-    rows = lambda *width: jnp.zeros((capacity, *width), jnp.float32)
+    rows = lambda *width: jnp.asarray(np.zeros((capacity, *width), np.float32))
     data = Transitions(rows(observation_size), rows(action_size), rows(), rows(observation_size), rows())
     return Buffer(data, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 

@@ -5,11 +5,15 @@ that an operator may move a unit whole.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+
+from genepool.trees import host_random
 
 
 @jax.custom_vjp
@@ -49,11 +53,10 @@ class Linear(eqx.Module):
     weight: Array  # [in, out]
     bias: Array  # [out]
 
-    def __init__(self, key: Array, fan_in: int, fan_out: int):
-        k_weight, k_bias = jax.random.split(key)
-        bound = fan_in**-0.5
-        self.weight = jax.random.uniform(k_weight, (fan_in, fan_out), minval=-bound, maxval=bound)
-        self.bias = jax.random.uniform(k_bias, (fan_out,), minval=-bound, maxval=bound)
+    def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int):
+        # drawn on the host: compiling a generator for every shape would take longer than a short training run
+        uniform = lambda *shape: jnp.asarray(rng.uniform(-1.0, 1.0, shape) * fan_in**-0.5, jnp.float32)
+        self.weight, self.bias = uniform(fan_in, fan_out), uniform(fan_out)
 
     def __call__(self, x: Array) -> Array:
         """The units' values."""
@@ -68,8 +71,8 @@ class NormalisedLinear(eqx.Module):
     gain: Array
     shift: Array
 
-    def __init__(self, key: Array, fan_in: int, fan_out: int):
-        linear = Linear(key, fan_in, fan_out)
+    def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int):
+        linear = Linear(rng, fan_in, fan_out)
         self.weight, self.bias = linear.weight, linear.bias
         self.gain, self.shift = jnp.ones(fan_out), jnp.zeros(fan_out)
 
@@ -93,11 +96,9 @@ class Actor(eqx.Module):
     output: Linear
 
     def __init__(self, key: Array, observation_size: int, action_size: int, hidden: Sequence[int] = (128, 128)):
-        sizes = (observation_size, *hidden)
-        keys = jax.random.split(key, len(sizes))
-        pairs = zip(keys, sizes[:-1], sizes[1:], strict=False)
-        self.hidden = tuple(NormalisedLinear(k, fan_in, fan_out) for k, fan_in, fan_out in pairs)
-        self.output = Linear(keys[-1], sizes[-1], action_size)
+        rng, sizes = host_random(key), (observation_size, *hidden)
+        self.hidden = tuple(NormalisedLinear(rng, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes))
+        self.output = Linear(rng, sizes[-1], action_size)
 
     def __call__(self, s: Array) -> Array:
         """The action."""
@@ -129,13 +130,13 @@ class Critic(eqx.Module):
     output: Linear
 
     def __init__(self, key: Array, observation_size: int, action_size: int, branch: int = 200, joint: int = 300):
-        k_state, k_action, k_joint, k_output = jax.random.split(key, 4)
-        self.state = Linear(k_state, observation_size, branch)
-        self.action = Linear(k_action, action_size, branch)
-        whole = NormalisedLinear(k_joint, 2 * branch, joint)
+        rng = host_random(key)
+        self.state = Linear(rng, observation_size, branch)
+        self.action = Linear(rng, action_size, branch)
+        whole = NormalisedLinear(rng, 2 * branch, joint)
         self.joint = eqx.tree_at(lambda layer: layer.weight, whole, whole.weight[:branch])
         self.joint_action = whole.weight[branch:]
-        self.output = Linear(k_output, joint, 1)
+        self.output = Linear(rng, joint, 1)
 
     def __call__(self, s: Array, a: Array) -> Array:
         """The value of action a in state s."""

@@ -78,9 +78,9 @@ class ERL:
         new_actor = lambda k: Actor(k, *sizes, self.hidden)
         brood = learner = replay = memory = None
         if self.evolver:
+            empty = buffer.empty(self.memory, *sizes)
             keys = jax.random.split(k_members, self.evolver.population)
-            memories = trees.stack([buffer.empty(self.memory, *sizes)] * self.evolver.population)
-            brood = self.evolver.init(Individual(jax.vmap(new_actor)(keys), memories))
+            brood = self.evolver.init(trees.stack([Individual(new_actor(k), empty) for k in keys]))
         if self.learner:
             learner = self.learner.init(k_learner, new_actor(k_actor))
             replay, memory = buffer.empty(self.replay, *sizes), buffer.empty(self.memory, *sizes)

@@ -94,14 +94,12 @@ class Generational:
         """Every member, with its ancestry."""
 
         def candidate(slot: int) -> Candidate:
-            bred = [name(self.crossover)] * bool(brood.crossed[slot]) + [name(self.mutation)] * bool(
-                brood.mutated[slot]
-            )
+            done = ((self.crossover, brood.crossed[slot]), (self.mutation, brood.mutated[slot]))
             return Candidate(
                 trees.take(brood.members, slot),
                 origin="learning" if brood.clone[slot] else "evolution",
                 parents=tuple(int(parent) for parent in brood.parents[slot] if parent >= 0),
-                operators=("elite",) if brood.elite[slot] else tuple(bred),
+                operators=("elite",) if brood.elite[slot] else tuple(name(operator) for operator, was in done if was),
             )
 
         return [candidate(slot) for slot in range(self.population)]
@@ -152,9 +150,8 @@ class Generational:
 
     def _at_random(self, rng, source, copies, winners, free) -> list[Match]:
         """ERL: an elite's copy and a tournament winner, drawn at random for every two free slots."""
-        slots = (
-            [*free, int(rng.choice(free))] if len(free) % 2 else free
-        )  # as ERL: the last pair may write a slot again
+        # as ERL: where a slot is left over, one of them is written a second time
+        slots = [*free, int(rng.choice(free))] if len(free) % 2 else free
         matches = []
         for i, j in zip(slots[::2], slots[1::2], strict=True):
             x, y = int(source[rng.choice(copies)]), int(source[rng.choice(winners or copies)])

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from genepool import buffer
 from genepool.types import Individual
@@ -100,16 +101,14 @@ class Proximal:
         k_states, k_sigma, k_noise = jax.random.split(key, 3)
         places, real = buffer.sample_distinct(k_states, x.memory, self.batch_size)  # 2
         s = sensitivity(x.actor, x.memory.data.observation[places], real, self.reduce)  # 3
+        s = jax.tree.map(lambda leaf: jnp.where(leaf == 0.0, 1.0, jnp.maximum(leaf, self.floor)), s)
         sigma = self.sigma + self.sigma_noise * jax.random.normal(k_sigma)
-        leaves, structure = jax.tree.flatten(x.actor)
-        keys = jax.random.split(k_noise, len(leaves))
-        rows = zip(keys, leaves, jax.tree.leaves(s), strict=True)
-        mutated = [self._leaf(k, w, s_w, sigma) for k, w, s_w in rows]  # 4
-        return Individual(jax.tree.unflatten(structure, mutated), x.memory)  # 1
+        weights, unravel = ravel_pytree(x.actor)
+        noise = unravel(sigma * jax.random.normal(k_noise, weights.shape))
+        return Individual(jax.tree.map(self._mutated, x.actor, noise, s), x.memory)  # 1, 4
 
-    def _leaf(self, key: Array, w: Array, s: Array, sigma: Array) -> Array:
+    def _mutated(self, w: Array, noise: Array, s: Array) -> Array:
         if w.ndim < 2 and not self.biases:
             return w
-        s = jnp.where(s == 0.0, 1.0, jnp.maximum(s, self.floor))
-        delta = sigma * jax.random.normal(key, w.shape) / s
+        delta = noise / s
         return w + (delta if self.delta_clip is None else jnp.clip(delta, -self.delta_clip, self.delta_clip))

@@ -55,7 +55,7 @@ def load(path: str | Path) -> Policy:
         raise UserError(f"{file} is a checkpoint, not a policy: give the run folder or its champion.safetensors")
     facts = facts["policy"]
     observation_size, *hidden, action_size = facts["sizes"]
-    like = jax.eval_shape(lambda: Actor(jax.random.key(0), observation_size, action_size, hidden))
+    like = Actor(jax.random.key(0), observation_size, action_size, hidden)
     actor, _ = checkpoint.load(file, like)
     spaces = {name: tuple(value) if isinstance(value, list) else value for name, value in facts["spaces"].items()}
     return Policy(actor, Spaces(**spaces), facts["facts"])
