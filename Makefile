@@ -6,7 +6,7 @@ BIN := .venv/bin
 .PHONY: train test setup lint
 
 train: setup
-	$(BIN)/genepool train pderl Swimmer-v5 --frames 44e3
+	$(BIN)/genepool train pderl Swimmer-v5 --frames 55e3
 
 test: setup
 	$(BIN)/python -m pytest

@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from genepool.cli import _tune_jax
+from genepool.cli import tune_jax
 
 CORES = len(os.sched_getaffinity(0))
 PACKAGES = ("genepool", "jax", "jaxlib", "numpy", "equinox", "optax", "envpool", "gymnasium", "mujoco")
@@ -69,7 +69,7 @@ def prepare(threads: int) -> None:
     if threads == 1:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
-    _tune_jax()
+    tune_jax()
 
 
 def in_a_process(part: str, threads: int, quick: bool) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import io
 import itertools
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from statistics import fmean, stdev
 from typing import Annotated, Any
 
 from genepool.errors import UserError
+from genepool.machine import cores
 
 HELP = """\
 genepool trains control policies by evolution and gradient learning together.
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv[0] not in commands:
             raise UserError(f"there is no command {argv[0]!r}{_nearest(argv[0], commands)}: see genepool --help")
-        _tune_jax()
+        tune_jax(argv)
         return commands[argv[0]](argv[1:])
     except UserError as error:
         print(f"genepool: {error}", file=sys.stderr)
@@ -66,12 +68,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _tune_jax() -> None:
-    """Flags that must be set before JAX is imported. What the user has set stays."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "ynn_fusion" not in flags and "multi_thread_eigen=false" not in flags:
-        # with more than one thread, Eigen's matrix products are a fifth faster here than those that XLA prefers
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_experimental_ynn_fusion_type=".strip()
+def tune_jax(argv: Sequence[str] = ()) -> None:
+    """Flags that must be set before JAX is imported, for the same bits come of the same flags. What the user set stays."""
+    if "XLA_FLAGS" in os.environ:
+        return
+    if argv and argv[0] == "resume":
+        for config in (Path(word) / "config.json" for word in argv[1:]):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                os.environ["XLA_FLAGS"] = json.loads(config.read_text()).get("xla_flags", "")
+                return
+    if cores() > 1:
+        # with more than one thread, Eigen's matrix products are a fifth faster than those that XLA prefers
+        os.environ["XLA_FLAGS"] = "--xla_cpu_experimental_ynn_fusion_type="
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:

@@ -147,6 +147,7 @@ def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
             "processor": platform.machine(),
             "system": platform.system(),
         },
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
 
