@@ -20,20 +20,6 @@ class Reach(gymnasium.Env):
         return np.array([self.x], np.float32), -abs(self.x), False, self.t >= 20, {}
 
 
-class Bandit(gymnasium.Env):
-    """One step: the reward is -(a - 0.5)^2."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        return np.zeros(1, np.float32), -float((action[0] - 0.5) ** 2), True, False, {}
-
-
 class Sick(Reach):
     """Goes wrong after some episodes, counted over all its instances."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from tasks import Bandit, Reach
+from tasks import Reach
 
 import genepool
 from genepool.schedule import Clock, synchronous
@@ -150,14 +150,6 @@ def test_every_childs_parents_were_tried_in_the_generation_before():
             assert {name for c in everyone for name in c.operators} <= {"elite", "distillation", "proximal"}
             assert sum(c.operators == ("elite",) for c in everyone) == 1
         before = {c.number for c in everyone}
-
-
-def test_the_learner_alone_solves_a_one_step_task():
-    learner = genepool.DDPG(actor_rate=3e-3, critic_rate=3e-3, tau=0.05, warmup=64)
-    algorithm = genepool.ddpg(Bandit, learner=learner, hidden=(16,), replay=2_000, updates_per_frame=8.0)
-    *_, (state, _) = generations(algorithm, 250)
-    action = float(algorithm.policies(state)["learner"](np.zeros(1, np.float32))[0])
-    assert action == pytest.approx(0.5, abs=0.1)
 
 
 def test_the_population_alone_climbs_a_task_solved_in_seconds():

@@ -44,5 +44,5 @@ class Adam:
 
 
 def global_norm(tree: Any) -> Array:
-    """The root of the sum of all squares, summed by columns first: one long sum is not vectorised."""
-    return jnp.sqrt(sum(jnp.sum(jnp.sum(leaf**2, axis=0)) for leaf in jax.tree.leaves(tree)))
+    """The root of the sum of all squares, as inner products: those are vectorised, a plain sum is not."""
+    return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(tree)))

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import io
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,9 +61,17 @@ def _flat(observation: Any) -> np.ndarray:
 
 def make(id: str, **options: Any) -> Any:
     """An environment by its id, without Gymnasium's advice on standard error."""
+    with contextlib.suppress(ImportError):
+        # MuJoCo finds an old word in Gymnasium's models and would say so, also in a log file where the user stands
+        importlib.import_module("mujoco").set_mju_user_warning(_pass_on)
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         return gymnasium.make(id, **options)
+
+
+def _pass_on(warning: str) -> None:
+    if "deprecated" not in warning:
+        print(f"MuJoCo: {warning}", file=sys.stderr)
 
 
 def spaces(environment: Any, name: str) -> Spaces:
