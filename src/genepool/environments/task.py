@@ -13,6 +13,7 @@ import tyro
 
 from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
+from genepool.machine import cores
 
 
 class Engine(Protocol):
@@ -60,10 +61,10 @@ class Task:
         return min(self.spaces.horizon, self.max_steps or self.spaces.horizon)
 
     def open(self) -> Engine:
-        """A new engine for this task, of one thread."""
+        """A new engine for this task."""
         module = _engine(self.engine)
         if self.engine == "envpool":
-            return module.EnvPoolEngine(self.id)
+            return module.EnvPoolEngine(self.id, threads=cores())
         return module.GymnasiumEngine(self.make or (lambda: module.make(self.id)))
 
     def versions(self) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
@@ -13,36 +12,26 @@ from jax import Array
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.machine import cores
 from genepool.types import Candidate, Outcome, Transitions
 
 CAPACITY = 64  # episodes played at once; of more, one batch after the other
 
 
 class LocalWorkers:
-    """Plays candidates on one task. An outcome does not depend on who is played beside it, nor on the number of threads.
+    """Plays candidates on one task. An outcome does not depend on who is played beside it."""
 
-    EnvPool's episodes are dealt out to a thread per core, each with its own pool and loop: so the policies are computed
-    on all cores too. Gymnasium's environments are Python, which one thread runs as fast as two.
-    """
-
-    def __init__(self, task: Task, threads: int | None = None):
+    def __init__(self, task: Task):
         self.task = task
-        self._threads = threads or (cores() if task.engine == "envpool" else 1)
-        self._engines: list[Engine] = []
+        self._engine: Engine | None = None
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Play every candidate's episodes; the outcomes in the order of the candidates."""
+        self._engine = self._engine or self.task.open()
         tickets = [(candidate, seed) for candidate in candidates for seed in candidate.seeds]
-        rounds = -(-len(tickets) // (CAPACITY * self._threads))
-        share = -(-len(tickets) // (rounds * self._threads))
-        batches = [tickets[begin : begin + share] for begin in range(0, len(tickets), share)]
-        if not self._engines:
-            self._engines = [self.task.open() for _ in range(self._threads)]
-        lanes = [batches[k :: self._threads] for k in range(self._threads)]
-        with ThreadPoolExecutor(self._threads) as pool:
-            played = list(pool.map(self._play_all, self._engines, lanes))
-        episodes = [e for k in range(len(batches)) for e in played[k % self._threads][k // self._threads]]
+        episodes = []
+        for begin in range(0, len(tickets), CAPACITY):
+            players, seeds = zip(*tickets[begin : begin + CAPACITY], strict=True)
+            episodes += play(self.task, self._engine, players, seeds)
         outcomes = []
         for candidate in candidates:
             own, episodes = episodes[: len(candidate.seeds)], episodes[len(candidate.seeds) :]
@@ -51,14 +40,11 @@ class LocalWorkers:
             outcomes.append(Outcome(candidate, candidate.individual, returns, rows))
         return outcomes
 
-    def _play_all(self, engine: Engine, batches: Sequence[Sequence[tuple[Candidate, int]]]) -> list[list[Transitions]]:
-        return [play(self.task, engine, *zip(*batch, strict=True)) for batch in batches]
-
     def close(self) -> None:
         """Free the environments."""
-        for engine in self._engines:
-            engine.close()
-        self._engines = []
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
 
 
 def play(task: Task, engine: Engine, players: Sequence[Candidate], seeds: Sequence[int]) -> list[Transitions]:
