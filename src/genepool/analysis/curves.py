@@ -10,8 +10,10 @@ from genepool.runs.folder import Folder
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # told apart by all eyes
 
+WINDOW = 10  # tests, in the authors' moving average
 
-def moving_average(values: Sequence[float], window: int = 10) -> np.ndarray:
+
+def moving_average(values: Sequence[float], window: int = WINDOW) -> np.ndarray:
     """The mean of each value and up to `window` - 1 before it: how ERL's and PDERL's authors report (their last 10 generations)."""
     total = np.cumsum(np.concatenate([[0.0], values]))
     ends = np.arange(1, len(values) + 1)
@@ -35,16 +37,21 @@ def draw(folders: Sequence[Folder], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
-    episodes = set()
+    episodes, smooth = set(), False
     for colour, folder in zip(COLOURS * (1 + len(folders) // len(COLOURS)), folders, strict=False):
         config = folder.config
         for name, style in (("champion", "-"), ("learner", "--")):
             frames, returns = series(folder, name)
-            if len(frames):
-                label = f"{config['preset']} {name}, seed {config['seed']}" if len(folders) > 1 else name
-                axes.plot(frames, moving_average(returns.mean(axis=1)), style, color=colour, label=label)
-                axes.plot(frames, returns.mean(axis=1), style, color=colour, alpha=0.25, linewidth=0.8)
-                episodes.add(returns.shape[1])
+            if not len(frames):
+                continue
+            mean = returns.mean(axis=1)
+            label = f"{config['preset']} {name}, seed {config['seed']}"
+            if len(mean) >= 2 * WINDOW:
+                smooth = True
+                axes.plot(frames, mean, style, color=colour, alpha=0.25, linewidth=0.8)
+                mean = moving_average(mean)
+            axes.plot(frames, mean, style, color=colour, label=label)
+            episodes.add(returns.shape[1])
     if not episodes:
         plt.close(figure)
         raise UserError("nothing to draw: no generation of these runs was tested yet")
@@ -54,9 +61,9 @@ def draw(folders: Sequence[Folder], path: Path) -> None:
         ylabel=f"test return, mean of {' or '.join(map(str, sorted(episodes)))} episodes",
         title=", ".join(tasks),
     )
-    axes.annotate(
-        "bold: mean of the last 10 tests", (0.99, 0.01), xycoords="axes fraction", ha="right", fontsize=8, color="grey"
-    )
+    if smooth:
+        note = f"bold: mean of the last {WINDOW} tests"
+        axes.annotate(note, (0.99, 0.01), xycoords="axes fraction", ha="right", fontsize=8, color="grey")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=130)

@@ -66,6 +66,7 @@ class Run:
                 self.clock.phase = "between"
                 yield record
             self.save()
+            self.clock.phase = "done" if self.done else "stopped"
         except BaseException:
             # between generations, and until the outcomes are told, the state is whole; later its replay is half written
             if self.clock.phase in ("acting", "between"):
