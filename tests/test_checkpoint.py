@@ -11,7 +11,7 @@ from tasks import Reach, Sick
 
 import genepool
 from genepool import buffer
-from genepool.runs import checkpoint, training
+from genepool.runs import checkpoint
 from genepool.runs.folder import Folder
 from genepool.runs.parts import described, rebuilt
 from genepool.types import Transitions
@@ -114,5 +114,6 @@ def test_an_environment_that_fails_is_named_with_seed_and_step_and_the_run_survi
 def test_a_longer_budget_goes_on_from_the_end(folder):
     frames = folder.records[-1]["frames"]
     run = genepool.resume(folder.path, task=Reach, frames=frames + 1)
+    assert folder.config["frames"] == frames + 1
     assert [record["generation"] for record in run] == [len(folder.records)]
-    assert training.resume(folder.path, task=Reach).done
+    assert genepool.resume(folder.path, task=Reach).done

@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv[0] not in commands:
             raise UserError(f"there is no command {argv[0]!r}{_nearest(argv[0], commands)}: see genepool --help")
         tune_jax(argv)
+        sys.path.append(os.getcwd())  # a task of the user's own is looked for where the user stands
         return commands[argv[0]](argv[1:])
     except UserError as error:
         print(f"genepool: {error}", file=sys.stderr)

@@ -56,6 +56,10 @@ class Folder:
         except (ValueError, KeyError, OSError):
             raise UserError(f"{self.config_file} is damaged: restore it, or start a new run") from None
 
+    def extend(self, frames: int) -> None:
+        """Give the run another number of frames to train for."""
+        self._write(self.config_file, json.dumps(self.config | {"frames": frames}, indent=2) + "\n")
+
     @property
     def records(self) -> list[dict[str, Any]]:
         """One record per generation. A last line that a crash cut short is left out."""

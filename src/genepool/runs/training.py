@@ -203,9 +203,10 @@ def resume(
     further than it was first meant to.
     """
     folder = Folder(run)
-    resumed = Run(folder, rebuild_algorithm(folder.config, task), workers)
-    resumed.frames_wanted = _positive(frames) if frames is not None else resumed.frames_wanted
-    return resumed
+    algorithm = rebuild_algorithm(folder.config, task)
+    if frames is not None:
+        folder.extend(_positive(frames))
+    return Run(folder, algorithm, workers)
 
 
 def rebuild_algorithm(config: dict[str, Any], task: str | Callable[[], Any] | Task | None = None) -> Algorithm:
