@@ -43,7 +43,9 @@ if __name__ == "__main__":
     elif moment == "learning":
         kill_at(DDPG, "update", 3)
     elif moment == "saving":
-        kill_at(checkpoint, "sync", 12)  # metrics, temporary file, folder: three a checkpoint and two a champion
+        # two syncs for the configuration, five for the first checkpoint and champion; the ninth is of the second
+        # checkpoint's temporary file, which is whole but not renamed yet
+        kill_at(checkpoint, "sync", 9)
     elif moment == "twice":
         training.SECONDS_BETWEEN_CHECKPOINTS = 1e9  # no checkpoint at all before the kill
         kill_at(DDPG, "update", 4)

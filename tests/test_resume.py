@@ -44,10 +44,12 @@ def test_a_run_killed_while_it_is(moment, uninterrupted, tmp_path):
     folder = tmp_path / "run"
     assert play(folder, moment).returncode == -9
     assert len(records(folder)) < len(records(uninterrupted))
+    assert len(list(folder.rglob("*.tmp"))) == (moment == "saving")
     answer = play(folder, "never")
     assert answer.returncode == 0, answer.stderr
     assert records(folder) == records(uninterrupted)
     generations = [record["generation"] for record in records(folder)]
     assert generations == list(range(1, len(generations) + 1))
-    assert len(list((folder / "checkpoints").iterdir())) <= 2
+    assert 1 <= len(list((folder / "checkpoints").iterdir())) <= 2
+    assert not list(folder.rglob("*.tmp"))
     assert (folder / "champion.safetensors").read_bytes() == (uninterrupted / "champion.safetensors").read_bytes()

@@ -101,6 +101,8 @@ class Folder:
 
     def load_checkpoint(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """The newest state and its facts, or nothing if the run never came to write one."""
+        for unfinished in self.path.rglob("*.tmp"):  # what a kill cut short
+            unfinished.unlink()
         if not self.checkpoints:
             return None
         *older, newest = self.checkpoints
