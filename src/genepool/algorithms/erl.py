@@ -61,6 +61,8 @@ class ERL:
 
         counts = ("trials", "sync_period", "memory", "replay", "test_episodes", "test_every")
         small = [name for name in counts if getattr(self, name) < 1]
+        if not self.hidden or min(self.hidden) < 1:
+            raise UserError("hidden needs the units of one layer or more, each 1 or more")
         if small or self.updates_per_frame < 0:
             raise UserError(
                 f"{(small or ['updates_per_frame'])[0].replace('_', ' ')} is too small: it must be 1 or more"

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from genepool import buffer
+from genepool.errors import UserError
 from genepool.networks import Linear, NormalisedLinear
 from genepool.optimiser import Adam, adam_init
 from genepool.types import Individual
@@ -83,6 +84,10 @@ class Distillation:
     child_starts_from: Literal["random", "worse", "better"] = "random"  # the parent whose weights the child begins with
     l2_over: Literal["batch", "elements"] = "batch"  # what the L2 term averages over; "elements" is the authors' code
     children: ClassVar[int] = 1
+
+    def __post_init__(self):
+        if self.batch_size < 1 or self.epochs < 0:
+            raise UserError("distillation needs a batch of 1 or more and no negative epochs")
 
     def __call__(self, key: Array, x: Individual, y: Individual, critic: Callable) -> tuple[Individual]:
         """The child of x, the fitter, and y."""

@@ -11,6 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from genepool import buffer
+from genepool.errors import UserError
 from genepool.types import Individual
 
 
@@ -95,6 +96,10 @@ class Proximal:
     biases: bool = False  # whether biases and layer norms mutate too
     delta_clip: float | None = None  # the largest change of a weight, if any
     sigma_noise: float = 0.0  # std of sigma itself, drawn anew for each child
+
+    def __post_init__(self):
+        if self.batch_size < 1:
+            raise UserError("proximal mutation needs a batch of 1 or more")
 
     def __call__(self, key: Array, x: Individual) -> Individual:
         """The child of x."""

@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from genepool import buffer
+from genepool.errors import UserError
 from genepool.learning.exploration import OrnsteinUhlenbeck
 from genepool.networks import Actor, Critic, shrink_output
 from genepool.optimiser import Adam, adam_init
@@ -45,6 +46,12 @@ class DDPG:
     gradient_clip: float = 10.0  # largest global norm of either gradient
     warmup: int = 640  # no learning until the replay holds more than this
     noise: OrnsteinUhlenbeck = field(default_factory=OrnsteinUhlenbeck)  # of the exploring episodes
+
+    def __post_init__(self):
+        if self.batch_size < 1 or self.warmup < 0 or self.gradient_clip <= 0:
+            raise UserError("the learner needs a batch of 1 or more, a warm-up of 0 or more, a gradient clip above 0")
+        if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.tau <= 1.0):
+            raise UserError("the learner's discount and tau lie between 0 and 1")
 
     def init(self, key: Array, actor: Actor) -> DDPGState:
         """A learner that begins with this actor, its output layer scaled by 0.1 as in ERL."""
