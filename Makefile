@@ -19,8 +19,8 @@ setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("genepool needs Python 3.11 or newer: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
-	@echo "setting up .venv: a minute or two, 1.6 GB"
+	@echo "setting up .venv: two minutes or so, 2.0 GB"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[envpool,analysis,tensorboard,dev]'
+		--editable '.[envpool,analysis,cluster,evosax,tensorboard,dev]'
 	@touch $@

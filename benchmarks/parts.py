@@ -26,8 +26,10 @@ import genepool
 from genepool import Candidate, Individual, LocalWorkers, Outcome, Transitions, buffer
 from genepool.algorithms.erl import ERLState
 from genepool.evolution import genetic
+from genepool.learning.lessons import Lesson
 from genepool.networks import Actor
 from genepool.schedule import Clock, synchronous
+from genepool.workers.local import taught
 
 Row = dict[str, Any]
 ALGORITHM = genepool.pderl("HalfCheetah-v5")
@@ -94,6 +96,20 @@ def actor_products(observation: int, action: int, hidden: Sequence[int] = (128, 
 def critic_products(observation: int, action: int) -> int:
     """Multiply-adds per state of a critic, forward."""
     return (observation + action) * BRANCH + 2 * BRANCH * JOINT + JOINT
+
+
+def teaching_flops(observation: int, action: int, batch: int, critic_steps: int, actor_steps: int) -> int:
+    """FLOPs that the matrix products of TD3's critic steps and of lessons need, actor and critics of 400-300.
+
+    A critic step: the target policy and both target critics forward; both critics forward, for their weights, and back
+    to the hidden layers. A step of a lesson: actor and first critic forward, back through the critic to the action, and
+    the actor's weights and hidden layers.
+    """
+    actor, actor_back = actor_products(observation, action, (400, 300))
+    critic, critic_back = actor_products(observation + action, 1, (400, 300))
+    critic_step = actor + 2 * critic + 2 * (critic + critic + critic_back)
+    actor_step = actor + critic + critic_back + action * 400 + actor + actor_back
+    return 2 * batch * (critic_steps * critic_step + actor_steps * actor_step)
 
 
 def gemm_timer(repeats: int = 100, tries: int = 5) -> Callable[[], dict[str, float]]:
@@ -203,6 +219,24 @@ def distillation(threads: int, quick: bool) -> list[Row]:
     return [beside_gemm(f"distilling a child, {spelt(threads)}", flops, work, 1 if quick else 15, 1, target=2.0)]
 
 
+def teaching(threads: int, quick: bool) -> list[Row]:
+    """CEM-RL's gradient phase: so many critic steps, then five lessons of as many steps each."""
+    algorithm, steps, lessons = genepool.cem_rl("HalfCheetah-v5"), 100 if quick else 400, 5
+    learner, replay = algorithm.learner, full(algorithm.replay)
+    k_actor, k_learner, k_critic, k_lesson = jax.random.split(jax.random.key(0), 4)
+    actor = jax.device_get(Actor(k_actor, *SIZES, algorithm.hidden, algorithm.layer_norm))
+    state, data = learner.init(k_learner, actor), np.asarray(jax.random.key_data(k_lesson))
+
+    def work() -> list[Individual]:
+        teacher = learner.teacher(learner.update_critic(k_critic, state, actor, replay, steps))
+        lesson = Lesson(learner, data, teacher, replay.data.observation, replay.size, np.asarray(steps))
+        return taught([Candidate(Individual(actor, None), lesson=lesson)] * lessons)
+
+    flops = teaching_flops(*SIZES, learner.batch_size, steps, lessons * steps)
+    name = f"CEM-RL's gradients per frame, {spelt(threads)}"
+    return [beside_gemm(name, flops // steps, work, 1 if quick else 5, steps, target=1.8)]
+
+
 def acting(threads: int, quick: bool) -> list[Row]:
     """An episode of each of ten candidates, with everything that has to be built for them."""
     actors = [jax.device_get(Actor(key, *SIZES)) for key in jax.random.split(jax.random.key(0), 10)]
@@ -303,6 +337,44 @@ def memory(threads: int, quick: bool) -> list[Row]:
     return [row("replay", "MB", [arrays / 1e6], [4 * capacity * width / 1e6], limit_is, target=1.2)]
 
 
+def cluster(threads: int, quick: bool) -> list[Row]:
+    """What a Ray worker adds to a candidate of CEM-RL's size: from issue to outcome, less the worker's own time.
+
+    Its episode has one frame, so that transitions take no time to speak of. Beside it, a Ray call that does nothing.
+    """
+    import ray
+
+    from genepool.workers.ray import RayWorkers
+
+    task = replace(ALGORITHM.task, max_steps=1)
+    actors = [jax.device_get(Actor(key, *SIZES, (400, 300), False)) for key in jax.random.split(jax.random.key(0), 20)]
+    candidates = [Candidate(Individual(actor, None), (k,), number=k) for k, actor in enumerate(actors)]
+    workers = RayWorkers(task, 1)
+
+    def alone() -> list[float]:
+        for candidate in candidates:
+            workers.submit(candidate)
+            workers.next(wait=True)
+        spent = [1e3 * (timing.elapsed - timing.worker) for timing in workers.timings]
+        workers.timings.clear()
+        return spent
+
+    try:
+        alone()
+        nothing = ray.remote(num_cpus=0)(lambda: None)
+        ray.get(nothing.remote())
+        pairs = [(median(alone()), _call_ms(ray, nothing)) for _ in range(1 if quick else 9)]
+    finally:
+        workers.close()
+    ours, bare = zip(*pairs, strict=True)
+    name, target = "Ray's overhead per candidate", {"target": 5.0, "target_is_of": "measured"}
+    return [row(name, "ms", ours, bare, "a Ray call that does nothing", **target)]
+
+
+def _call_ms(ray: Any, nothing: Any) -> float:
+    return 1e3 * median(seconds(lambda: ray.get(nothing.remote())) for _ in range(20))
+
+
 def startup(threads: int, quick: bool) -> list[Row]:
     """`genepool --help`, beside an interpreter that does nothing."""
     commands = [Path(sys.executable).with_name("genepool"), "--help"], [sys.executable, "-c", "pass"]
@@ -317,4 +389,4 @@ def spelt(threads: int) -> str:
     return f"{threads} thread{'s' * (threads > 1)}"
 
 
-PARTS = {part.__name__: part for part in (update, acting, distillation, generation, memory, startup)}
+PARTS = {part.__name__: part for part in (update, acting, distillation, teaching, generation, cluster, memory, startup)}

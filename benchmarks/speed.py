@@ -57,8 +57,9 @@ def main() -> None:
 def plan(quick: bool) -> list[tuple[str, int]]:
     """The parts and their threads: one and two, where there are two cores and time for both."""
     counts = [1, 2] if CORES > 1 and not quick else [1]
-    both = [(part, threads) for part in ("update", "acting") for threads in counts]
-    return [*both, ("distillation", 1), ("generation", CORES), ("memory", CORES), ("startup", CORES)]
+    both = [(part, threads) for part in ("update", "acting", "teaching") for threads in counts]
+    rest = [(part, CORES) for part in ("generation", "cluster", "memory", "startup")]
+    return [*both, ("distillation", 1), *rest]
 
 
 def prepare(threads: int) -> None:
@@ -66,10 +67,9 @@ def prepare(threads: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
     os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
     os.environ["JAX_PLATFORMS"] = "cpu"  # the limits are a processor's
-    if threads == 1:
-        flags = os.environ.get("XLA_FLAGS", "")
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     tune_jax()
+    if threads == 1:
+        os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
 
 
 def in_a_process(part: str, threads: int, quick: bool) -> list[dict[str, Any]]:

@@ -1,5 +1,10 @@
 """What many tests are made of: transitions that are known by their reward, memories and individuals."""
 
+import os
+
+# JAX reads them once: those that the command line sets in a test would reach Ray's workers and nobody else
+os.environ.setdefault("XLA_FLAGS", "")
+
 import jax
 import numpy as np
 import pytest

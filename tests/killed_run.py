@@ -1,4 +1,4 @@
-"""Trains a small PDERL run and kills itself with SIGKILL at a given moment: python killed_run.py FOLDER MOMENT."""
+"""Trains a small run and kills itself with SIGKILL at a given moment: killed_run.py FOLDER MOMENT [PRESET [WORKERS]]."""
 
 import os
 import signal
@@ -8,13 +8,20 @@ from pathlib import Path
 
 import genepool
 from genepool.learning.ddpg import DDPG
+from genepool.learning.td3 import TD3
 from genepool.runs import checkpoint, training
 from genepool.workers.local import LocalWorkers
 
 FRAMES = 2_000  # seven generations or so
 
 
-def algorithm():
+def algorithm(preset):
+    if preset == "aes_rl":
+        learner = TD3(batch_size=8, critic_hidden=(8, 8))
+        parts = genepool.aes_rl("Pendulum-v1", engine="gymnasium", hidden=(8, 8), learner=learner, max_steps=60)
+        evolver = replace(parts.evolver, population=5)
+        small = {"replay": 5_000, "warmup": 200, "critic_head_start": 300, "critic_chunk": 100, "test_episodes": 2}
+        return replace(parts, evolver=evolver, reference_episodes=2, reference_cache=True, **small)
     parts = genepool.pderl(
         "Pendulum-v1", engine="gymnasium", population=4, trials=1, memory=300, hidden=(16, 16), sync_period=2
     )
@@ -36,12 +43,13 @@ def kill_at(owner, name, call):
 
 
 if __name__ == "__main__":
-    folder, moment = Path(sys.argv[1]), sys.argv[2]
+    folder, moment, preset = Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "pderl"
     training.SECONDS_BETWEEN_CHECKPOINTS = 0.0 if moment != "never" else 1e9
     if moment == "acting":
-        kill_at(LocalWorkers, "map", 5)  # a generation's episodes and its tests are two calls
+        # a generation's episodes and its tests are two calls; of AES-RL they are six, and this is in the third
+        kill_at(LocalWorkers, "map", 5 if preset == "pderl" else 15)
     elif moment == "learning":
-        kill_at(DDPG, "update", 3)
+        kill_at(*((DDPG, "update", 3) if preset == "pderl" else (TD3, "update_critic", 10)))
     elif moment == "saving":
         # two syncs for the configuration, five for the first checkpoint and champion; the ninth is of the second
         # checkpoint's temporary file, which is whole but not renamed yet
@@ -49,6 +57,8 @@ if __name__ == "__main__":
     elif moment == "twice":
         training.SECONDS_BETWEEN_CHECKPOINTS = 1e9  # no checkpoint at all before the kill
         kill_at(DDPG, "update", 4)
-    run = genepool.resume(folder) if folder.exists() else genepool.train(algorithm(), FRAMES, seed=3, run=folder)
+    workers = sys.argv[4] if len(sys.argv) > 4 else "local"
+    new = lambda: genepool.train(algorithm(preset), FRAMES, seed=3, run=folder, workers=workers)
+    run = genepool.resume(folder) if folder.exists() else new()
     for _ in run:
         pass

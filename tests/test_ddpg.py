@@ -1,6 +1,6 @@
 """DDPG: one update against its equations written with optax, and a task whose answer is known."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -11,12 +11,12 @@ import optax
 import pytest
 
 from genepool import buffer
-from genepool.algorithms.erl import ERL, ERLState
+from genepool.algorithms.erl import ERL
 from genepool.learning import ddpg
 from genepool.learning.ddpg import DDPG
 from genepool.networks import Actor
 from genepool.optimiser import Adam, adam_init
-from genepool.types import Transitions
+from genepool.types import Outcome, Transitions
 
 KEY = jax.random.key(0)
 
@@ -142,18 +142,13 @@ def test_the_learner_solves_a_task_of_one_step():
     np.testing.assert_allclose(values, reward[:200], atol=0.15)
 
 
-@dataclass(frozen=True)
-class Counting:
-    """A learner that only counts its steps."""
-
-    warmup: int = 640
-
-    def update(self, key, state, replay, steps):
-        return state + steps
-
-
-@pytest.mark.parametrize(("n", "updates"), [(640, 0), (641, 12)])
-def test_learning_waits_until_the_replay_holds_more_than_the_warm_up(memory, n, updates):
-    loop = ERL(SimpleNamespace(), evolver=None, learner=Counting())
-    state = ERLState(None, 0, memory(1024, n), None, noise=None, owed=np.asarray(12), asked=None, generation=None)
-    assert loop.learn(KEY, state).learner == updates
+@pytest.mark.parametrize(("n", "due"), [(640, 0), (641, 12)])
+def test_learning_waits_until_the_replay_holds_more_than_the_warm_up(rows, memory, n, due):
+    """An episode of 12 frames, after which the replay holds n."""
+    task = SimpleNamespace(observation_size=3, action_size=2, horizon=20)
+    loop = ERL(task, evolver=None, hidden=(4,), memory=8, replay=1024)
+    state = replace(loop.init(KEY), replay=memory(1024, n - 12))
+    (explorer,), state = loop.ask(KEY, state, 1)
+    state = loop.tell(KEY, state, [Outcome(explorer, explorer.individual, (0.0,), rows(12))])
+    assert int(state.replay.size) == n
+    assert loop.due(state) == due

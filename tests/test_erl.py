@@ -75,9 +75,9 @@ def test_a_generation_plays_every_individual_xi_times_and_the_learner_once():
 
 def test_the_learner_takes_as_many_steps_as_the_generation_had_frames():
     algorithm = small(genepool.pderl, updates_per_frame=1.0, learner=genepool.DDPG(warmup=100))
-    for state, outcomes in generations(algorithm, 2):
-        assert int(state.owed) == sum(o.frames for o in outcomes) == 7 * 20
-    assert int(state.learner.updates) == 2 * 7 * 20
+    for g, (state, outcomes) in enumerate(generations(algorithm, 2), start=1):
+        assert sum(o.frames for o in outcomes) == 7 * 20
+        assert int(state.owed) == int(state.learner.updates) == g * 7 * 20
     assert int(state.replay.size) == 2 * 7 * 20
 
 
@@ -121,12 +121,12 @@ def test_the_learners_clone_joins_every_omega_generations_with_its_memory_and_it
         ]
         clones += cloned
         assert len(cloned) == (g in (3, 5))
-        assert (algorithm.report(state)["clone"] is not None) == (g in (3, 5))
+        assert (algorithm.report(state, [])["clone"] is not None) == (g in (3, 5))
         for clone in cloned:
             assert int(clone.individual.memory.size) == min(100, 20 * (g - 1))
             assert not clone.parents
             assert not clone.operators
-    assert sum(algorithm.report(state)["clones"].values()) == 2
+    assert sum(algorithm.report(state, [])["clones"].values()) == 2
 
 
 def test_exploration_noise_goes_on_where_the_last_episode_left_it():
@@ -179,5 +179,5 @@ def test_an_unknown_option_is_named():
 
 def test_a_partial_generation_is_refused():
     algorithm = small(genepool.pderl)
-    with pytest.raises(ValueError, match="whole generations of 7"):
+    with pytest.raises(ValueError, match="breeds whole generations"):
         algorithm.ask(jax.random.key(0), algorithm.init(jax.random.key(0)), 3)

@@ -54,7 +54,7 @@ def played(rows):
     """Outcomes of a brood with this fitness; candidates are numbered from `number`."""
 
     def play(evolver, brood, fitness, number=0):
-        candidates = [replace(c, number=number + k) for k, c in enumerate(evolver.ask(brood))]
+        candidates = [replace(c, number=number + k) for k, c in enumerate(asked(evolver, brood))]
         return [
             Outcome(c, c.individual, (float(f),), rows(3, first=10 * c.number))
             for c, f in zip(candidates, fitness, strict=True)
@@ -79,6 +79,10 @@ def generations(first, played):
     return live
 
 
+def asked(evolver, brood):
+    return evolver.ask(KEY, brood, range(evolver.population), None)[0]
+
+
 def indifferent(s, a):
     return 0.0 * s[..., 0]
 
@@ -88,7 +92,7 @@ def test_elites_are_copied_bit_by_bit_with_all_that_they_lived_through(first, pl
     evolver = replace(QUICK, elite_fraction=0.2, crossover=crossover)
     outcomes = played(evolver, evolver.init(first), [3, 1, 9, 4, 8, 2, 0, 7, 5, 6], number=100)
     brood = evolver.tell(KEY, evolver.init(first), outcomes, jax.tree_util.Partial(indifferent))
-    copies = {c.parents: c for c in evolver.ask(brood) if c.operators == ("elite",)}
+    copies = {c.parents: c for c in asked(evolver, brood) if c.operators == ("elite",)}
     assert set(copies) == {(102,), (104,)}  # the fittest two
     for slot in (2, 4):
         tried, copy = outcomes[slot], copies[100 + slot,].individual
@@ -103,7 +107,7 @@ def test_elites_are_copied_bit_by_bit_with_all_that_they_lived_through(first, pl
 def test_a_population_keeps_its_size_and_everyone_has_parents_among_those_told(generations, children, fraction):
     evolver = replace(QUICK, elite_fraction=fraction, crossover=Mean(children))
     for _, numbers, brood in generations(evolver, 10):
-        candidates = evolver.ask(brood)
+        candidates = asked(evolver, brood)
         assert len(candidates) == 10
         assert sum(c.operators == ("elite",) for c in candidates) == evolver.elites
         for c in candidates:
@@ -115,7 +119,7 @@ def test_a_population_keeps_its_size_and_everyone_has_parents_among_those_told(g
 def test_what_is_said_to_have_been_done_was_done(generations, children):
     evolver = replace(QUICK, crossover=Mean(children))
     for (_, _, before), (_, numbers, brood) in pairwise(generations(evolver, 6)):
-        for c in evolver.ask(brood):
+        for c in asked(evolver, brood):
             weights = [np.asarray(before.members.actor.output.weight[parent - numbers[0]]) for parent in c.parents]
             expected = np.mean(weights, axis=0) + ("shift" in c.operators)
             np.testing.assert_allclose(c.individual.actor.output.weight, expected, atol=1e-5)
@@ -180,11 +184,11 @@ def test_the_learner_s_clone_goes_to_the_slot_of_the_rule(first, individual, rul
     brood = eqx.tree_at(lambda b: (b.fitness, b.elite, b.top), evolver.init(first), (fitness, elite, np.int32(3)))
     newcomer = individual(77, n=6, capacity=8, hidden=(4,))
     joined = evolver.inject(brood, newcomer)
-    for k, c in enumerate(evolver.ask(joined)):
+    for k, c in enumerate(asked(evolver, joined)):
         assert c.origin == ("learning" if k == slot else "evolution")
         equal(c.individual, newcomer if k == slot else trees.take(first, k))
     np.testing.assert_array_equal(joined.elite, elite & (np.arange(10) != slot))
-    assert evolver.ask(joined)[slot].parents == ()
+    assert asked(evolver, joined)[slot].parents == ()
 
 
 def test_the_champion_s_successor_wraps_around_the_last_slot(first, individual):

@@ -29,7 +29,8 @@ MAY_IMPORT = {  # each part may also import itself
     "workers": {"types", "environments", "errors", "machine"},
     "runs": LOOPS | {"schedule", "workers"},
     "analysis": LOOPS | {"schedule", "workers", "runs"},
-    "cli": LOOPS | {"schedule", "workers", "runs", "analysis"},
+    "options": {"errors", "runs"},
+    "cli": LOOPS | {"schedule", "workers", "runs", "analysis", "options"},
 }
 
 
@@ -96,7 +97,7 @@ def test_evolution_and_learning_do_not_know_each_other():
                 assert not any(name.startswith(f"genepool.{other}") for name in names), path
 
 
-@pytest.mark.parametrize("path", ["schedule.py", "workers/local.py"])
+@pytest.mark.parametrize("path", ["schedule.py", "workers/local.py", "workers/virtual.py"])
 def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
     libraries = {name.split(".")[0] for name in modules()[path]} - set(sys.stdlib_module_names)
     assert libraries <= {"genepool", "jax", "numpy"}
@@ -108,6 +109,8 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
         ("gymnasium", {"environments/gymnasium_engine.py"}),
         ("mujoco", {"environments/gymnasium_engine.py"}),
         ("envpool", {"environments/envpool_engine.py"}),
+        ("ray", {"workers/ray.py"}),
+        ("cloudpickle", {"workers/wire.py"}),
         ("torch", set()),
     ],
 )

@@ -40,3 +40,8 @@ def test_every_row_of_papers_md_points_to_a_function(row):
 def test_every_one_of_the_papers_differences_is_listed():
     listed = re.findall(r"^\| (\d+) \|", (ROOT / "papers.md").read_text(), re.MULTILINE)
     assert [int(number) for number in listed] == list(range(1, 33))
+
+
+def test_every_one_of_aes_rls_differences_is_listed():
+    listed = re.findall(r"^\| A(\d+) \|", (ROOT / "papers.md").read_text(), re.MULTILINE)
+    assert [int(number) for number in listed] == list(range(1, 30))

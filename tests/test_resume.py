@@ -17,15 +17,19 @@ def records(folder):
     return [{name: value for name, value in row.items() if name not in ("seconds", "wall")} for row in rows]
 
 
-def play(folder, moment):
-    return subprocess.run([sys.executable, SCRIPT, folder, moment], capture_output=True, text=True, check=False)
+def play(folder, moment, preset="pderl"):
+    return subprocess.run([sys.executable, SCRIPT, folder, moment, preset], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    # the processes share what JAX compiles: it is most of their time
+def compiled(tmp_path_factory):
+    """A cache, for the processes share what JAX compiles: it is most of their time."""
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path_factory.mktemp("compiled"))
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory, compiled):
     folder = tmp_path_factory.mktemp("runs") / "whole"
     answer = play(folder, "never")
     assert answer.returncode == 0, answer.stderr
@@ -53,3 +57,24 @@ def test_a_run_killed_while_it_is(moment, uninterrupted, tmp_path):
     assert 1 <= len(list((folder / "checkpoints").iterdir())) <= 2
     assert not list(folder.rglob("*.tmp"))
     assert (folder / "champion.safetensors").read_bytes() == (uninterrupted / "champion.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def asynchronous(tmp_path_factory, compiled):
+    folder = tmp_path_factory.mktemp("runs") / "asynchronous"
+    answer = play(folder, "never", "aes_rl")
+    assert answer.returncode == 0, answer.stderr
+    return folder
+
+
+@pytest.mark.parametrize("moment", ["acting", "learning"])
+def test_an_asynchronous_run_killed_while_it_is(moment, asynchronous, tmp_path):
+    """Whoever was out is asked for again, and on one worker the run is the one that was never interrupted."""
+    folder = tmp_path / "run"
+    assert play(folder, moment, "aes_rl").returncode == -9
+    assert 1 <= len(records(folder)) < len(records(asynchronous))
+    answer = play(folder, "never", "aes_rl")
+    assert answer.returncode == 0, answer.stderr
+    assert records(folder) == records(asynchronous)
+    assert any(candidate["operators"] == ["lesson"] for row in records(folder) for candidate in row["candidates"])
+    assert (folder / "champion.safetensors").read_bytes() == (asynchronous / "champion.safetensors").read_bytes()

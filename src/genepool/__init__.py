@@ -11,19 +11,32 @@ from typing import Any
 
 _HOME = {
     "genepool.algorithms.erl": ("ERL",),
-    "genepool.algorithms.presets": ("ddpg", "derl", "erl", "pderl", "perl"),
+    "genepool.algorithms.presets": (
+        *("aes_rl", "cem", "cem_rl", "ddpg", "derl", "erl", "es"),
+        *("one_plus_one_es", "pderl", "perl", "rank_es", "td3"),
+    ),
+    "genepool.algorithms.taught": ("Controlled", "FirstHalf", "TaughtES"),
     "genepool.environments.task": ("Task",),
     "genepool.errors": ("UserError",),
+    "genepool.evolution.asynchronous": (
+        *("AbsoluteBaseline", "AdaptiveN", "AsynchronousES", "FixedN", "FullMove", "LinearRange"),
+        *("RankES", "RelativeBaseline", "SigmoidRange", "SuccessRule"),
+    ),
     "genepool.evolution.crossover": ("Distillation", "RowCopy"),
+    "genepool.evolution.distribution": ("CEM",),
     "genepool.evolution.genetic": ("Generational",),
     "genepool.evolution.mutation": ("Gaussian", "Proximal"),
     "genepool.evolution.selection": ("Mating",),
+    "genepool.evolution.steady": ("SteadyState",),
+    "genepool.evolution.strategies": ("Evosax",),
     "genepool.learning.ddpg": ("DDPG",),
-    "genepool.learning.exploration": ("OrnsteinUhlenbeck",),
+    "genepool.learning.exploration": ("GaussianNoise", "OrnsteinUhlenbeck"),
+    "genepool.learning.td3": ("TD3",),
     "genepool.runs.policy": ("Policy", "load"),
     "genepool.runs.training": ("Run", "resume", "train"),
     "genepool.types": ("Candidate", "Individual", "Outcome", "Transitions"),
     "genepool.workers.local": ("LocalWorkers",),
+    "genepool.workers.virtual": ("Costs", "RecordedWorkers", "VirtualWorkers"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -1,22 +1,18 @@
 """The command line: train, resume, evaluate, plot, runs. Heavy modules are imported by the command that needs them."""
 
 import contextlib
-import difflib
-import io
-import itertools
 import json
 import os
-import re
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from genepool.errors import UserError
-from genepool.machine import cores
+from genepool.options import PARTS, nearest, parsed, selections, taken, with_part
 
 HELP = """\
 genepool trains control policies by evolution and gradient learning together.
@@ -28,13 +24,22 @@ usage: genepool COMMAND ...
   evaluate RUN        play the champion of a run on fresh episodes
   plot RUN...         draw the learning curves of one or several runs
   runs [FOLDER]       a table of the runs that are there
+  simulate SYSTEM TASK
+                      how fast cem-rl, p-cem-rl or aes-rl would be on how many workers, on a simulated clock
 
 presets:
   erl                 ERL: row-copy crossover, Gaussian mutation, DDPG
   perl                ERL with proximal mutation
   derl                ERL with distillation crossover
-  pderl               ERL with both
-  ddpg                the learner alone
+  pderl               ERL with both; --schedule asynchronous breeds one child at a time
+  cem-rl              CEM, and TD3 teaches half of every sample; with --workers ray:5, P-CEM-RL
+  aes-rl              AES-RL: every outcome moves the mean as soon as it is there
+  one-plus-one-es     AES-RL's machinery with the (1+1)-ES and the one-fifth rule
+  rank-es             the same with the rank-based strategy
+  ddpg                a learner alone: DDPG, as ERL has it
+  td3                 a learner alone: TD3
+  cem                 a strategy alone: the cross-entropy method
+  es                  a strategy alone: OpenAI-ES, from evosax
 
 tasks: any Gymnasium id with Box observations and actions, or module:function for an environment of your own
 
@@ -42,28 +47,37 @@ examples:
   genepool train pderl HalfCheetah-v5 --frames 1e6 --seed 3
   genepool train pderl Hopper-v5 --mutation.sigma 0.05 --learner.discount 0.999
   genepool train erl my_robot:make_env --run runs/robot
+  genepool train aes-rl HalfCheetah-v5 --workers ray:9
+  genepool train aes-rl Hopper-v5 --mean-rule linear-range --variance-rule fixed-n
+  genepool train cem-rl HalfCheetah-v5 --evolver sep-cma-es
   genepool resume runs/robot
 """
-PRESETS = ("erl", "perl", "derl", "pderl", "ddpg")
-PARTS = ("evolver", "learner", "crossover", "mutation")
+PRESETS = (
+    *("erl", "perl", "derl", "pderl", "cem-rl", "aes-rl", "one-plus-one-es", "rank-es"),
+    *("ddpg", "td3", "cem", "es"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
     commands = {"train": _train, "resume": _resume, "evaluate": _evaluate, "plot": _plot, "runs": _runs}
+    commands["simulate"] = _simulate
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
     try:
         if argv[0] not in commands:
-            raise UserError(f"there is no command {argv[0]!r}{_nearest(argv[0], commands)}: see genepool --help")
+            raise UserError(f"there is no command {argv[0]!r}{nearest(argv[0], commands)}: see genepool --help")
         tune_jax(argv)
         sys.path.append(os.getcwd())  # a task of the user's own is looked for where the user stands
         return commands[argv[0]](argv[1:])
     except UserError as error:
         print(f"genepool: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print("genepool: stopped at once; `genepool resume` goes on from the last checkpoint", file=sys.stderr)
         return 130
@@ -78,14 +92,8 @@ def tune_jax(argv: Sequence[str] = ()) -> None:
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 os.environ["XLA_FLAGS"] = json.loads(config.read_text()).get("xla_flags", "")
                 return
-    if cores() > 1:
-        # with more than one thread, Eigen's matrix products are a fifth faster than those that XLA prefers
-        os.environ["XLA_FLAGS"] = "--xla_cpu_experimental_ynn_fusion_type="
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=2, cutoff=0.5)
-    return f" (did you mean {' or '.join(near)}?)" if near else ""
+    # Eigen's matrix products are faster than those that XLA prefers: by a fifth with two threads, a little with one
+    os.environ["XLA_FLAGS"] = "--xla_cpu_experimental_ynn_fusion_type="
 
 
 def _train(argv: list[str]) -> int:
@@ -94,7 +102,7 @@ def _train(argv: list[str]) -> int:
         return 0
     preset, *rest = argv
     if preset not in PRESETS:
-        raise UserError(f"there is no preset {preset!r}{_nearest(preset, PRESETS)}: choose {', '.join(PRESETS)}")
+        raise UserError(f"there is no preset {preset!r}{nearest(preset, PRESETS)}: choose {', '.join(PRESETS)}")
     task = rest.pop(0) if rest and not rest[0].startswith("-") else None
     if task is None and not {"-h", "--help"} & set(rest):
         raise UserError(f"train what? genepool train {preset} TASK, for example HalfCheetah-v5")
@@ -105,11 +113,18 @@ def _train(argv: list[str]) -> int:
     from genepool.runs.training import train
 
     function = algorithms.PRESETS[preset]
-    engine, rest = _taken(rest, "engine")
+    engine, rest = taken(rest, "engine")
     default = function(task or "HalfCheetah-v5", engine=engine)
+    policy = taken(rest, "target-policy")[0]
+    if policy in ("individual", "mean") and hasattr(default, "target_policy"):
+        default = replace(default, target_policy=policy)  # first, for not every evolver goes with the preset's own
     for part in PARTS:
-        name, rest = _taken(rest, part)
-        default = with_part(default, part, name) if name else default
+        name, rest = taken(rest, part)
+        default = with_part(default, part.replace("-", "_"), name) if name else default
+    schedule, rest = taken(rest, "schedule")
+    if schedule not in (None, "synchronous", "asynchronous"):
+        raise UserError(f"there is no schedule {schedule!r}: choose synchronous or asynchronous")
+    default = default.scheduled(schedule) if schedule else default
 
     @dataclass(frozen=True)
     class Train:
@@ -121,75 +136,28 @@ def _train(argv: list[str]) -> int:
         """Where to keep the run; by default runs/<preset>-<task>-s<seed>-<time>."""
         tensorboard: bool = False
         """Write TensorBoard events into the run folder."""
+        workers: str = "local"
+        """Where candidates are tried: local (this process), or ray:N for N workers of a Ray cluster."""
+        address: str | None = None
+        """The Ray cluster to join; none: one is started on this machine, for this run alone."""
         algorithm: Annotated[type(default), tyro.conf.arg(name="")] = default
 
     description = (
-        f"{function.__doc__}\n\nThe defaults are the paper's for the task. --crossover, --mutation, --learner and --evolver each "
-        "take another part by name (row-copy, distillation, gaussian, proximal, none)."
+        f"{function.__doc__}\n\nThe defaults are the paper's for the task. {selections(default)}"
+        "--schedule synchronous or asynchronous takes another schedule than the preset's."
     )
-    options = _parsed(Train, f"genepool train {preset} {task or 'TASK'}", rest, description)
-    run = train(options.algorithm, options.frames, options.seed, options.run, preset, tensorboard=options.tensorboard)
+    options = parsed(Train, f"genepool train {preset} {task or 'TASK'}", rest, description)
+    run = train(
+        options.algorithm,
+        options.frames,
+        options.seed,
+        options.run,
+        preset,
+        options.workers,
+        options.tensorboard,
+        options.address,
+    )
     return _drive(run)
-
-
-def _parsed(target: Any, program: str, argv: list[str], description: str | None = None) -> Any:
-    """What tyro makes of the arguments. Its complaints, drawn as boxes, become one line."""
-    import tyro
-
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            options = tyro.cli(
-                target,
-                prog=program,
-                description=description,
-                args=argv,
-                config=(tyro.conf.AvoidSubcommands,),
-                return_unknown_args=False,
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        lines = (line.strip(" │╭╮╰╯─") for line in complaint.getvalue().splitlines()[1:])
-        over = ("For full helptext", "Argument helptext", f"{program} --help")
-        said = itertools.takewhile(lambda line: not line.startswith(over), filter(None, lines))
-        raise UserError(f"{' '.join(said) or 'the arguments are not understood'}: see {program} --help") from None
-    return options
-
-
-def _taken(argv: list[str], option: str) -> tuple[str | None, list[str]]:
-    """The value of --option, and the arguments without it."""
-    flag = f"--{option}"
-    for k, word in enumerate(argv):
-        if word == flag:
-            if k + 1 == len(argv):
-                raise UserError(f"{flag} needs a value: see --help")
-            return argv[k + 1], argv[:k] + argv[k + 2 :]
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2], argv[:k] + argv[k + 1 :]
-    return None, argv
-
-
-def with_part(part: Any, field: str, name: str) -> Any:
-    """The algorithm with the part of this name in the field, wherever within it the field is."""
-    from genepool.runs.parts import choices
-
-    if not hasattr(part, field):
-        inner = getattr(part, "evolver", None)
-        if inner is None:
-            raise UserError(f"this algorithm has no {field}")
-        return replace(part, evolver=with_part(inner, field, name))
-    kinds = {_words(kind): kind for kind in choices(type(part), field)}
-    if name not in kinds:
-        raise UserError(f"there is no {field} {name!r}{_nearest(name, kinds)}: choose {' or '.join(kinds)}")
-    return replace(part, **{field: kinds[name]()})
-
-
-def _words(kind: type) -> str:
-    """RowCopy as row-copy, DDPG as ddpg, no part at all as none."""
-    if kind is type(None):
-        return "none"
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
 
 
 def _drive(run: Any) -> int:
@@ -244,13 +212,11 @@ def _introduce(run: Any, console: Any) -> None:
     console.print(
         f"{run.preset} on {algorithm.task.id} ({engine}), seed {run.seed}, {run.frames_wanted:,} frames", soft_wrap=True
     )
-    if algorithm.evolver:
-        sigma = getattr(algorithm.evolver.mutation, "sigma", None)
-        console.print(
-            f"elite fraction {algorithm.evolver.elite_fraction}, trials {algorithm.trials}, sync period {algorithm.sync_period}"
-            + (f", sigma {sigma}" if sigma is not None else ""),
-            soft_wrap=True,
-        )
+    settings = ", ".join(f"{name} {value}" for name, value in algorithm.settings().items())
+    if settings:
+        console.print(settings, soft_wrap=True)
+    if run.where != "local" or algorithm.schedule == "asynchronous":
+        console.print(f"{algorithm.schedule} schedule, workers {run.where}", soft_wrap=True)
     if run.generation:
         console.print(f"going on after generation {run.generation}", soft_wrap=True)
 
@@ -268,22 +234,30 @@ def _draw(folders: Sequence[Any], path: Path, console: Any) -> None:
 def _resume(argv: list[str]) -> int:
     import tyro
 
-    def resume(run: Annotated[Path, tyro.conf.Positional], task: str | None = None, frames: float | None = None) -> int:
+    def resume(
+        run: Annotated[Path, tyro.conf.Positional],
+        task: str | None = None,
+        frames: float | None = None,
+        workers: str | None = None,
+        address: str | None = None,
+    ) -> int:
         """Go on with a run from its last checkpoint, exactly as if it had never stopped.
 
         Args:
             run: The run folder.
             task: The task again, as module:function, where it is code of your own: a run folder holds no code.
             frames: Train up to this many frames instead of what the run was started with.
+            workers: Where candidates are tried, local or ray:N; none: as the run was started.
+            address: The Ray cluster to join; none: one is started on this machine.
         """
         from genepool.runs.training import resume as resumed
 
-        run = resumed(run, task, frames)
+        run = resumed(run, task, frames, workers, address)
         if run.done:
             raise UserError(f"{run.folder.path} is finished at {run.frames:,} frames: give --frames for more")
         return _drive(run)
 
-    return _parsed(resume, "genepool resume", argv)
+    return parsed(resume, "genepool resume", argv)
 
 
 def _evaluate(argv: list[str]) -> int:
@@ -312,7 +286,7 @@ def _evaluate(argv: list[str]) -> int:
         )
         return 0
 
-    return _parsed(evaluate, "genepool evaluate", argv)
+    return parsed(evaluate, "genepool evaluate", argv)
 
 
 def _plot(argv: list[str]) -> int:
@@ -335,7 +309,7 @@ def _plot(argv: list[str]) -> int:
         print(path)
         return 0
 
-    return _parsed(plot, "genepool plot", argv)
+    return parsed(plot, "genepool plot", argv)
 
 
 def _runs(argv: list[str]) -> int:
@@ -363,7 +337,59 @@ def _runs(argv: list[str]) -> int:
         Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
         return 0
 
-    return _parsed(runs, "genepool runs", argv)
+    return parsed(runs, "genepool runs", argv)
+
+
+def _simulate(argv: list[str]) -> int:
+    import tyro
+
+    def simulate(
+        preset: Annotated[Literal["aes-rl", "p-cem-rl", "cem-rl"], tyro.conf.Positional],
+        task: Annotated[str, tyro.conf.Positional],
+        workers: str = "1,2,4,5,8,9,16,32,64,128,256,512,1024",
+        frames: float = 1e6,
+        costs: Literal["measured", "authors"] = "measured",
+        out: Path = Path("scaling.png"),
+    ) -> int:
+        """How long a million frames would take on how many workers, and how much of that the workers would wait.
+
+        The schedules are the real ones, on a simulated clock. What a critic step, an actor step and an environment step cost
+        is measured on this machine first, one thread each.
+
+        Args:
+            preset: The system; those it is compared with (AES-RL's Table 1) come with it.
+            task: The task, whose episode lengths are measured.
+            workers: Numbers of workers, with commas.
+            frames: Frames to simulate.
+            costs: The steps' costs: measured here, or fitted to the authors' machine from their Table 1.
+            out: The PNG to write.
+        """
+        from genepool.analysis import costs as machine
+        from genepool.analysis import scaling, scaling_report
+        from genepool.environments.task import find
+
+        counts = [word for word in workers.split(",") if word]
+        if not counts or not all(word.strip().isdigit() and int(word) > 0 for word in counts):
+            raise UserError(f"workers are numbers above 0 with commas, such as 1,2,4, not {workers!r}")
+        found = find(task)
+        print("measuring the lengths of episodes", file=sys.stderr)
+        lengths = machine.measure_lengths(found)
+        price = machine.AUTHORS
+        if costs == "measured":
+            print("measuring the costs of critic, actor and environment steps", file=sys.stderr)
+            price = machine.costs_of("aes-rl" if preset == "aes-rl" else "cem-rl", found)
+        print(
+            f"{task}: a critic step {1e3 * price.critic:.2f} ms, an actor step {1e3 * price.actor:.2f} ms, "
+            f"an environment step {1e3 * price.environment:.3f} ms ({costs}); episodes of {fmean(lengths):.0f} frames"
+        )
+        print("simulating", file=sys.stderr)
+        rows = scaling.simulate(preset, price, lengths, [int(word) for word in counts], frames)
+        print(scaling_report.table(rows, task))
+        scaling_report.draw(rows, out, task)
+        print(f"figure: {out}")
+        return 0
+
+    return parsed(simulate, "genepool simulate", argv)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Networks as callable pytrees with array leaves only: Actor and Critic of ERL and PDERL.
+"""Networks as callable pytrees with array leaves only: the actor, ERL's critic, and the plainer one of TD3.
 
 They take one state or a batch of them. Entry k along the last axis of every leaf of a layer belongs to its unit k, so
 that an operator may move a unit whole.
@@ -6,6 +6,7 @@ that an operator may move a unit whole.
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -27,6 +28,8 @@ def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array
     if x.ndim == 1:
         return g @ w.T, jnp.outer(x, g)
     rows, slopes = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+    if x.shape[-1] > g.shape[-1]:
+        return g @ w.T, (jax.lax.optimization_barrier(slopes.T) @ rows).T
     return g @ w.T, jax.lax.optimization_barrier(rows.T) @ slopes
 
 
@@ -35,8 +38,8 @@ matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)
 
 @jax.custom_vjp
 def elu(x: Array) -> Array:
-    """x where it is positive, else exp(x) - 1; the gradient reuses the exponential."""
-    return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0.0)) - 1.0)
+    """x where it is positive, else exp(x) - 1; the gradient reuses the exponential, so one that overflows does no harm."""
+    return jnp.where(x > 0, x, jnp.exp(x) - 1.0)
 
 
 def _elu_forward(x: Array) -> tuple[Array, Array]:
@@ -45,6 +48,43 @@ def _elu_forward(x: Array) -> tuple[Array, Array]:
 
 
 elu.defvjp(_elu_forward, lambda y, g: (g * jnp.minimum(y + 1.0, 1.0),))
+
+
+def leaky_relu(x: Array) -> Array:
+    """x where it is positive, else 0.01 x."""
+    return jnp.maximum(x, 0.01 * x)
+
+
+ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "leaky_relu": leaky_relu, "elu": elu}
+Activation = Literal["tanh", "relu", "leaky_relu", "elu"]
+
+
+@jax.custom_vjp
+def layer_norm(y: Array, gain: Array, shift: Array) -> Array:
+    """gain z + shift, where z = (y - mean) / (std + 1e-6), with the unbiased std over the last axis."""
+    return _layer_norm_forward(y, gain, shift)[0]
+
+
+def _layer_norm_forward(y: Array, gain: Array, shift: Array) -> tuple[Array, tuple[Array, ...]]:
+    n = y.shape[-1]
+    # XLA does not vectorise sums along rows, so a batch's are products with ones. Not those of one state: the order of
+    # a product's additions depends on how many rows there are, so under vmap on who is played beside.
+    along = (lambda x: x @ jnp.ones(n)) if y.ndim > 1 else jnp.sum
+    centred = y - (along(y) / n)[..., None]
+    std = jnp.sqrt(jnp.maximum(along(centred**2) / (n - 1), 1e-20))[..., None]
+    z = centred * (1.0 / (std + 1e-6))
+    return gain * z + shift, (z, std, gain)
+
+
+def _layer_norm_backward(saved: tuple[Array, ...], g: Array) -> tuple[Array, Array, Array]:
+    z, std, gain = saved
+    n, down = z.shape[-1], lambda x: jnp.sum(x.reshape(-1, x.shape[-1]), axis=0)
+    g_z = g * z
+    mean, slope = (g @ gain / n)[..., None], (g_z @ gain / (n - 1))[..., None]
+    return (gain * g - mean) * (1.0 / (std + 1e-6)) - z * (slope / std), down(g_z), down(g)
+
+
+layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
 class Linear(eqx.Module):
@@ -82,28 +122,37 @@ class NormalisedLinear(eqx.Module):
 
     def normalise(self, y: Array) -> Array:
         """Bias and layer norm, of a product that was already taken."""
-        y = y + self.bias
-        centred = y - jnp.mean(y, axis=-1, keepdims=True)
-        variance = jnp.sum(centred**2, axis=-1, keepdims=True) / (y.shape[-1] - 1)
-        std = jnp.sqrt(jnp.maximum(variance, 1e-20))  # the root of zero has no gradient
-        return centred * (1.0 / (std + 1e-6)) * self.gain + self.shift
+        return layer_norm(y + self.bias, self.gain, self.shift)
 
 
 class Actor(eqx.Module):
-    """mu(s): hidden layers with layer norm and tanh, then a tanh output in [-1, 1]^|A| (ERL, PDERL: 128-128)."""
+    """mu(s): hidden layers, then a tanh output in [-1, 1]^|A|.
 
-    hidden: tuple[NormalisedLinear, ...]
+    ERL and PDERL have 128-128 with layer norm, CEM-RL and AES-RL 400-300 without; tanh units all of them.
+    """
+
+    hidden: tuple[NormalisedLinear | Linear, ...]
     output: Linear
+    activation: Activation = eqx.field(static=True)
 
-    def __init__(self, key: Array, observation_size: int, action_size: int, hidden: Sequence[int] = (128, 128)):
+    def __init__(
+        self,
+        key: Array,
+        observation_size: int,
+        action_size: int,
+        hidden: Sequence[int] = (128, 128),
+        layer_norm: bool = True,
+        activation: Activation = "tanh",
+    ):
         rng, sizes = host_random(key), (observation_size, *hidden)
-        self.hidden = tuple(NormalisedLinear(rng, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes))
-        self.output = Linear(rng, sizes[-1], action_size)
+        layer = NormalisedLinear if layer_norm else Linear
+        self.hidden = tuple(layer(rng, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes))
+        self.output, self.activation = Linear(rng, sizes[-1], action_size), activation
 
     def __call__(self, s: Array) -> Array:
         """The action."""
         for layer in self.hidden:
-            s = jnp.tanh(layer(s))
+            s = ACTIVATIONS[self.activation](layer(s))
         return jnp.tanh(self.output(s))
 
     def explore(self, s: Array, noise: Array) -> Array:
@@ -115,6 +164,11 @@ class Actor(eqx.Module):
         """Observation size, hidden sizes, action size."""
         layers = (*self.hidden, self.output)
         return (layers[0].weight.shape[-2], *(layer.weight.shape[-1] for layer in layers))
+
+    @property
+    def layer_norm(self) -> bool:
+        """Whether the hidden layers are normalised."""
+        return isinstance(self.hidden[0], NormalisedLinear)
 
 
 class Critic(eqx.Module):
@@ -142,6 +196,42 @@ class Critic(eqx.Module):
         """The value of action a in state s."""
         joined = matmul(elu(self.state(s)), self.joint.weight) + matmul(elu(self.action(a)), self.joint_action)
         return self.output(elu(self.joint.normalise(joined)))[..., 0]
+
+
+class QNetwork(eqx.Module):
+    """Q(s, a) of TD3, CEM-RL and AES-RL: a plain network on state and action together (400-300, leaky ReLU).
+
+    The first matrix is kept in two halves: the actor's gradient needs only the action's.
+    """
+
+    first: Linear
+    first_action: Array
+    hidden: tuple[Linear, ...]
+    output: Linear
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: Array,
+        observation_size: int,
+        action_size: int,
+        hidden: Sequence[int] = (400, 300),
+        activation: Activation = "leaky_relu",
+    ):
+        rng = host_random(key)
+        whole = Linear(rng, observation_size + action_size, hidden[0])
+        self.first = eqx.tree_at(lambda layer: layer.weight, whole, whole.weight[:observation_size])
+        self.first_action = whole.weight[observation_size:]
+        self.hidden = tuple(Linear(rng, fan_in, fan_out) for fan_in, fan_out in pairwise(hidden))
+        self.output, self.activation = Linear(rng, hidden[-1], 1), activation
+
+    def __call__(self, s: Array, a: Array) -> Array:
+        """The value of action a in state s."""
+        act = ACTIVATIONS[self.activation]
+        x = act(self.first(s) + matmul(a, self.first_action))
+        for layer in self.hidden:
+            x = act(layer(x))
+        return self.output(x)[..., 0]
 
 
 def shrink_output(network: Actor | Critic, factor: float = 0.1) -> Actor | Critic:

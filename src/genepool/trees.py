@@ -25,6 +25,19 @@ def where(mask: Array, chosen: Any, other: Any) -> Any:
     return jax.tree.map(pick, chosen, other)
 
 
+def flat(tree: Any) -> np.ndarray:
+    """All leaves as one vector, layer by layer."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(np.float32, copy=False)
+
+
+def unflat(vector: np.ndarray, like: Any) -> Any:
+    """The vector as a tree of the same structure and shapes as `like`, of views on the host."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+    parts = zip(np.split(vector, ends), leaves, strict=True)
+    return jax.tree.unflatten(structure, [part.reshape(np.shape(leaf)) for part, leaf in parts])
+
+
 def host_random(key: Array) -> np.random.Generator:
     """A NumPy generator that a JAX key determines, for the index logic that runs on the host."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())

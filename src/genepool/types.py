@@ -39,9 +39,14 @@ class Candidate:
     individual: Individual
     seeds: tuple[int, ...] = ()  # one per episode
     noise: np.ndarray | None = None  # [steps, |A|], added to the actions of an exploring candidate
+    lesson: Callable[[Any], Any] | None = None  # actor -> actor: what it learns before it acts
+    reference: Callable[[Array], Array] | None = None  # an actor played beside it, for its fitness alone
+    reference_seeds: tuple[int, ...] = ()  # one per episode of the reference
+    reference_known: tuple[float, ...] = ()  # what the same reference brought before
     purpose: str = "fitness"  # the ledger's account: fitness, exploration, champion test, ...
     origin: str = "evolution"  # or "learning": a clone of the learner (PDERL Table 2 follows these)
     number: int = -1  # in order of asking
+    version: int = 0  # how many outcomes had been told when it was asked for
     parents: tuple[int, ...] = ()  # the numbers of the candidates it was bred from
     operators: tuple[str, ...] = ()  # what was done to them
 
@@ -54,6 +59,8 @@ class Outcome:
     individual: Individual
     returns: tuple[float, ...]  # undiscounted, one per episode
     transitions: Transitions  # [frames, ...]
+    reference_returns: tuple[float, ...] = ()
+    reference_frames: int = 0
 
     @property
     def fitness(self) -> float:
@@ -64,3 +71,9 @@ class Outcome:
     def frames(self) -> int:
         """Environment steps played."""
         return len(self.transitions.reward)
+
+
+class Learnt(NamedTuple):
+    """What came of learning behind evolution: a state of which only `learner` counts."""
+
+    state: Any

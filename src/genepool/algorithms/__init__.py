@@ -1,7 +1,24 @@
 """The loops, as ask, tell and learn, and the presets that choose their parts."""
 
 from genepool.algorithms.erl import ERL
-from genepool.algorithms.presets import ddpg, derl, erl, pderl, perl
+from genepool.algorithms.presets import (
+    aes_rl,
+    cem,
+    cem_rl,
+    ddpg,
+    derl,
+    erl,
+    es,
+    one_plus_one_es,
+    pderl,
+    perl,
+    rank_es,
+    td3,
+)
+from genepool.algorithms.taught import TaughtES
 
-ALGORITHMS = {"ERL": ERL}
-PRESETS = {preset.__name__: preset for preset in (erl, perl, derl, pderl, ddpg)}
+ALGORITHMS = {"ERL": ERL, "TaughtES": TaughtES}
+PRESETS = {
+    preset.__name__.replace("_", "-"): preset
+    for preset in (erl, perl, derl, pderl, ddpg, cem_rl, aes_rl, one_plus_one_es, rank_es, td3, cem, es)
+}

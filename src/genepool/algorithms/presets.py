@@ -6,11 +6,16 @@ from dataclasses import fields, replace
 from typing import Any
 
 from genepool.algorithms.erl import ERL
+from genepool.algorithms.taught import Controlled, TaughtES
 from genepool.environments.task import Task, find
 from genepool.errors import UserError
+from genepool.evolution.asynchronous import AsynchronousES, FullMove, RankES, SuccessRule
 from genepool.evolution.crossover import Distillation, RowCopy
+from genepool.evolution.distribution import CEM
 from genepool.evolution.genetic import Generational
 from genepool.evolution.mutation import Gaussian, Proximal
+from genepool.evolution.strategies import Evosax
+from genepool.learning.td3 import TD3
 
 # psi, xi, omega: PDERL's Table 4
 PDERL_TASKS = {
@@ -29,6 +34,32 @@ ERL_TASKS = {
     "Walker2d": {"elite_fraction": 0.2, "trials": 3, "sync_period": 10},
     "Ant": {"elite_fraction": 0.3, "trials": 1, "sync_period": 1},
     "Reacher": {"elite_fraction": 0.2, "trials": 5, "sync_period": 10},
+}
+
+# r, f_b and p_des of AES-RL's code; Humanoid's networks and rate
+AES_TASKS = {
+    "HalfCheetah": {"scale": 2000.0, "share": 0.5},
+    "Hopper": {"scale": 600.0, "share": 0.5},
+    "Walker2d": {"scale": 800.0, "share": 0.5},
+    "Ant": {"scale": 960.0, "share": 0.5},
+    "Humanoid": {
+        "scale": 960.0,
+        "share": 0.5,
+        "hidden": (256, 256),
+        "critic_hidden": (256, 256),
+        "learning_rate": 3e-4,
+    },
+    "Swimmer": {"scale": 48.0, "share": 0.1},
+}
+ASYNCHRONOUS = {
+    "learner": TD3(batch_size=256),
+    "lessons": Controlled(),
+    "random_warmup": True,
+    "catch_up": True,
+    "critic_head_start": 10_000,
+    "target_policy": "mean",
+    "replay": 200_000,
+    "asynchronous": True,
 }
 
 AnyTask = str | Callable[[], Any] | Task
@@ -57,6 +88,44 @@ def pderl(task: AnyTask, **options: Any) -> ERL:
 def ddpg(task: AnyTask, **options: Any) -> ERL:
     """DDPG (Lillicrap et al. 2015) as ERL runs it: the same learner and loop, no population."""
     return _assembled(task, options, {}, evolver=None, test_every=10)
+
+
+def td3(task: AnyTask, **options: Any) -> ERL:
+    """TD3 (Fujimoto et al. 2018), alone: an episode, then as many gradient steps as it had frames."""
+    plain = {"hidden": (400, 300), "layer_norm": False}
+    return _assembled(task, options, {}, evolver=None, learner=TD3(), test_episodes=10, test_every=10, **plain)
+
+
+def cem(task: AnyTask, **options: Any) -> TaughtES:
+    """CEM, alone: the cross-entropy method with diagonal covariance and mirrored samples."""
+    return _taught(task, options, {}, evolver=CEM(), learner=None)
+
+
+def es(task: AnyTask, **options: Any) -> TaughtES:
+    """OpenAI-ES (Salimans et al. 2017), alone, from evosax."""
+    return _taught(task, options, {}, evolver=Evosax("Open_ES", population=40, std=0.05), learner=None)
+
+
+def cem_rl(task: AnyTask, **options: Any) -> TaughtES:
+    """CEM-RL (Pourchot and Sigaud 2019): CEM, and TD3 teaches half of every sample. On several workers, P-CEM-RL."""
+    return _taught(task, options, {}, evolver=CEM(), learner=TD3())
+
+
+def aes_rl(task: AnyTask, **options: Any) -> TaughtES:
+    """AES-RL (Lee et al. 2020): every outcome moves the mean by its own merit, as soon as it is there."""
+    return _taught(task, options, AES_TASKS, evolver=AsynchronousES(), **ASYNCHRONOUS)
+
+
+def one_plus_one_es(task: AnyTask, **options: Any) -> TaughtES:
+    """(1+1)-ES with the one-fifth success rule, taught like AES-RL (AES-RL's Table 2)."""
+    # the rule has no upper limit of its own
+    evolver = AsynchronousES(mean_rule=FullMove(), variance_rule=SuccessRule(), variance_cap=1e-2)
+    return _taught(task, options, AES_TASKS, evolver=evolver, **ASYNCHRONOUS)
+
+
+def rank_es(task: AnyTask, **options: Any) -> TaughtES:
+    """The asynchronous rank-based strategy with the oldest replaced, taught like AES-RL (AES-RL's Table 2)."""
+    return _taught(task, options, AES_TASKS, evolver=RankES(), **ASYNCHRONOUS)
 
 
 def settings(task: Task, table: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -92,3 +161,33 @@ def _assembled(task: AnyTask, options: dict[str, Any], table: dict[str, dict[str
             f"there is no option {sorted(given)[0]!r}: help(genepool.ERL) and help(genepool.Generational) list them"
         )
     return ERL(task, **loop)
+
+
+def _taught(task: AnyTask, options: dict[str, Any], table: dict[str, dict[str, Any]], **preset: Any) -> TaughtES:
+    """TaughtES of the preset's parts, the paper's settings for the task, and the options, the later winning.
+
+    An option is a field of `TaughtES`, of its evolver or of `Task`; `engine` names the engine, `share` is the share of
+    individuals that are taught, `learning_rate` that of actor and critic, `critic_hidden` the units of the critics.
+    """
+    task = find(task, options.pop("engine", None))
+    given = settings(task, table) | preset | options
+    for name, part, held in (
+        ("share", "lessons", ("share",)),
+        ("learning_rate", "learner", ("actor_rate", "critic_rate")),
+        ("critic_hidden", "learner", ("critic_hidden",)),
+    ):
+        value = given.pop(name, None)
+        if value is not None and part not in options and hasattr(given.get(part), held[0]):
+            given[part] = replace(given[part], **dict.fromkeys(held, value))
+        elif name in options:
+            raise UserError(f"{name} belongs to the preset's own {part}: give it to the {part} instead")
+    loop = {f.name: given.pop(f.name) for f in fields(TaughtES) if f.name in given}
+    task = replace(task, **{f.name: given.pop(f.name) for f in fields(Task) if f.name in given})
+    evolver = loop["evolver"]
+    loop["evolver"] = replace(evolver, **{f.name: given.pop(f.name) for f in fields(evolver) if f.name in given})
+    given.pop("scale", None)  # of a table, for an evolver that has none
+    if given:
+        raise UserError(
+            f"there is no option {sorted(given)[0]!r}: help(genepool.TaughtES) and help(genepool.{type(evolver).__name__}) list them"
+        )
+    return TaughtES(task, **loop)

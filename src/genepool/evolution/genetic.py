@@ -90,8 +90,14 @@ class Generational:
             members, no, no, nobody, no, no, first, zero, np.full(n, np.nan), zero - 1, np.zeros(3, np.int32), zero
         )
 
-    def ask(self, brood: Brood) -> list[Candidate]:
+    def ask(
+        self, key: Array, brood: Brood, orders: Sequence[int], critic: Callable | None
+    ) -> tuple[list[Candidate], Brood]:
         """Every member, with its ancestry."""
+        if len(orders) != self.population:
+            raise UserError(
+                "Generational breeds whole generations, which only the synchronous schedule asks for: take --evolver steady-state"
+            )
 
         def candidate(slot: int) -> Candidate:
             done = ((self.crossover, brood.crossed[slot]), (self.mutation, brood.mutated[slot]))
@@ -102,7 +108,7 @@ class Generational:
                 operators=("elite",) if brood.elite[slot] else tuple(name(operator) for operator, was in done if was),
             )
 
-        return [candidate(slot) for slot in range(self.population)]
+        return [candidate(slot) for slot in range(self.population)], brood
 
     def tell(self, key: Array, brood: Brood, outcomes: Sequence[Outcome], critic: Callable | None) -> Brood:
         """The next generation, bred from the outcomes of the last one in order of slot."""

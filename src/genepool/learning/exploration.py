@@ -26,3 +26,14 @@ def _ornstein_uhlenbeck(process: OrnsteinUhlenbeck, key: Array, last: Array, ste
     kicks = process.scale * process.sigma * jax.random.normal(key, (steps, *last.shape))
     follow = lambda noise, kick: (noise + process.theta * (0.0 - noise) + kick,) * 2
     return jax.lax.scan(follow, jnp.asarray(last), kicks)[1]
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """N(0, scale^2) on every action, each step's its own (TD3)."""
+
+    scale: float = 0.1  # sigma: std, as a share of half the action range
+
+    def draw(self, key: Array, last: Array, steps: int) -> Array:
+        """`steps` rows of noise."""
+        return self.scale * jax.random.normal(key, (steps, *last.shape))

@@ -9,7 +9,7 @@ import numpy as np
 
 from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
-from genepool.networks import Actor
+from genepool.networks import ACTIVATIONS, Actor
 from genepool.runs import checkpoint
 
 
@@ -40,7 +40,9 @@ class Policy:
 
     def save(self, path: str | Path) -> None:
         """Write it as safetensors and JSON."""
-        facts = {"sizes": self.actor.sizes, "spaces": asdict(self.spaces), "facts": self.facts}
+        actor = self.actor
+        network = {"sizes": actor.sizes, "layer_norm": actor.layer_norm, "activation": actor.activation}
+        facts = network | {"spaces": asdict(self.spaces), "facts": self.facts}
         checkpoint.save(Path(path), self.actor, {"policy": facts})
 
 
@@ -55,7 +57,10 @@ def load(path: str | Path) -> Policy:
         raise UserError(f"{file} is a checkpoint, not a policy: give the run folder or its champion.safetensors")
     facts = facts["policy"]
     observation_size, *hidden, action_size = facts["sizes"]
-    like = Actor(jax.random.key(0), observation_size, action_size, hidden)
+    if facts["activation"] not in ACTIVATIONS:
+        raise UserError(f"{file} has units {facts['activation']!r} that are not here: it is from another version")
+    sizes = observation_size, action_size, hidden
+    like = Actor(jax.random.key(0), *sizes, facts["layer_norm"], facts["activation"])
     actor, _ = checkpoint.load(file, like)
     spaces = {name: tuple(value) if isinstance(value, list) else value for name, value in facts["spaces"].items()}
     return Policy(actor, Spaces(**spaces), facts["facts"])

@@ -1,5 +1,6 @@
 """Training from beginning to end: a run is iterated over, one generation at a time, and resumes to the last bit."""
 
+import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from genepool.runs.folder import Folder, circumstances, default_path
 from genepool.runs.parts import described, rebuilt
 from genepool.runs.policy import Policy
 from genepool.runs.tensorboard import Events
-from genepool.schedule import Algorithm, Clock, Workers, synchronous
+from genepool.schedule import SCHEDULES, Algorithm, Clock, Workers
 from genepool.trees import host_random
 from genepool.types import Candidate, Individual, Outcome
 from genepool.workers.local import LocalWorkers
@@ -27,25 +28,33 @@ SECONDS_BETWEEN_CHECKPOINTS = 180.0
 class Run:
     """A training run. It trains while it is iterated over, and goes on to its end when its champion is asked for."""
 
-    def __init__(self, folder: Folder, algorithm: Algorithm, workers: Workers | None = None):
+    def __init__(
+        self, folder: Folder, algorithm: Algorithm, workers: Workers | str | None = None, address: str | None = None
+    ):
         config = folder.config
         self.folder, self.algorithm = folder, algorithm
         self.preset, self.seed, self.frames_wanted = config["preset"], config["seed"], config["frames"]
-        self.workers = workers or LocalWorkers(algorithm.task)
+        self.schedule = algorithm.schedule
+        self._key = jax.random.key(self.seed)
+        self._restore()
+        workers = workers or config.get("workers", "local")
+        self.where = workers if isinstance(workers, str) else type(workers).__name__
+        self.workers = open_workers(workers, algorithm.task, address) if isinstance(workers, str) else workers
+        # tests are played here where the workers are busy with candidates that nobody waits for
+        self._testers = self.workers if self.schedule == "synchronous" else LocalWorkers(algorithm.task)
         self.clock = Clock()
         self.events = Events(folder.path) if config.get("tensorboard") else None
         self.stopped = False
-        self._key = jax.random.key(self.seed)
-        self._saved = (-1, time.monotonic())  # generation and time of the last checkpoint
-        self._restore()
 
     def _restore(self) -> None:
         fresh = self.algorithm.init(jax.random.fold_in(self._key, 0))
         found = self.folder.load_checkpoint(fresh)
+        if found:  # whoever was out when it was written is asked for again
+            found = (replace(found[0], roll=found[0].roll.lose()), found[1])
         self.state, facts = found or (fresh, {"generation": 0, "frames": 0, "ledger": {}, "wall": 0.0})
         self.generation, self.frames, self.ledger = facts["generation"], facts["frames"], facts["ledger"]
         self.wall = facts["wall"]
-        self._saved = (self.generation if found else -1, time.monotonic())
+        self._saved = (self.generation if found else -1, time.monotonic())  # of the last checkpoint
         self.folder.keep_records(self.generation)
 
     @property
@@ -68,12 +77,13 @@ class Run:
             self.save()
             self.clock.phase = "done" if self.done else "stopped"
         except BaseException:
-            # between generations, and until the outcomes are told, the state is whole; later its replay is half written
-            if self.clock.phase in ("acting", "between"):
+            # between generations, and until any outcome is told, the state is whole; later its replay is half written
+            if self.clock.phase == "between" or (self.clock.phase == "acting" and self.schedule == "synchronous"):
                 self.save()
             raise
         finally:
             self.workers.close()
+            self._testers.close()
 
     def stop(self) -> None:
         """Stop after the generation that is under way; everything is saved then."""
@@ -104,9 +114,10 @@ class Run:
 
     def _generation(self) -> dict[str, Any]:
         begun = time.perf_counter()
-        self.clock.seconds.clear()
+        self.clock.clear()
         k_generation, k_test = jax.random.split(jax.random.fold_in(self._key, self.generation + 1))
-        self.state, outcomes = synchronous(self.algorithm, self.workers, k_generation, self.state, self.clock)
+        left, train_on = self.frames_wanted - self.frames, SCHEDULES[self.schedule]
+        self.state, outcomes = train_on(self.algorithm, self.workers, k_generation, self.state, self.clock, left)
         self.generation += 1
         with self.clock("testing"):
             tests = self._tests(k_test)
@@ -123,7 +134,7 @@ class Run:
         rng = host_random(key)
         seeds = lambda: tuple(rng.integers(2**31 - 1, size=self.algorithm.test_episodes).tolist())
         policies = self.algorithm.policies(self.state).items()
-        return self.workers.map(
+        return self._testers.map(
             [Candidate(Individual(actor, None), seeds(), purpose=f"{name} test") for name, actor in policies]
         )
 
@@ -131,6 +142,8 @@ class Run:
         for outcome in outcomes:
             purpose = outcome.candidate.purpose
             self.ledger[purpose] = self.ledger.get(purpose, 0) + outcome.frames
+            if outcome.reference_frames:
+                self.ledger["reference"] = self.ledger.get("reference", 0) + outcome.reference_frames
 
     def _record(self, outcomes: Sequence[Outcome], tests: Sequence[Outcome]) -> dict[str, Any]:
         fitness = [o.fitness for o in outcomes if o.candidate.purpose == "fitness"]
@@ -141,8 +154,9 @@ class Run:
             "ledger": dict(self.ledger),
             "fitness": fitness,
             **{o.candidate.purpose.replace(" ", "_"): list(o.returns) for o in tests},
-            **self.algorithm.report(self.state),
+            **self.algorithm.report(self.state, outcomes),
             "candidates": [_ancestry(o) for o in outcomes],
+            **({"events": self.clock.events} if self.clock.events else {}),
             "seconds": {phase: round(seconds, 4) for phase, seconds in self.clock.seconds.items()},
             "wall": round(self.wall, 3),
         }
@@ -158,6 +172,7 @@ def _ancestry(outcome: Outcome) -> dict[str, Any]:
         "operators": list(candidate.operators),
         "returns": list(outcome.returns),
         "frames": outcome.frames,
+        **({"reference": list(outcome.reference_returns)} if outcome.reference_returns else {}),
     }
 
 
@@ -167,8 +182,9 @@ def train(
     seed: int = 0,
     run: str | Path | None = None,
     preset: str | None = None,
-    workers: Workers | None = None,
+    workers: Workers | str = "local",
     tensorboard: bool = False,
+    address: str | None = None,
 ) -> Run:
     """Begin a run of `frames` counted frames in a new run folder.
 
@@ -180,9 +196,11 @@ def train(
     preset = preset or type(algorithm).__name__.lower()
     folder = Folder(run or default_path(preset, algorithm.task.id, seed))
     own = {"preset": preset, "task": algorithm.task.id, "frames": frames, "seed": seed, "engine": algorithm.task.engine}
-    own["tensorboard"] = tensorboard
+    own |= {"tensorboard": tensorboard, "schedule": algorithm.schedule}
+    own["workers"] = workers if isinstance(workers, str) else "local"  # your own must be given again
+    worker_count(own["workers"])
     folder.create(own | {"algorithm": described(algorithm)} | circumstances(algorithm.task.versions()))
-    return Run(folder, algorithm, workers)
+    return Run(folder, algorithm, workers, address)
 
 
 def _positive(frames: float) -> int:
@@ -195,7 +213,8 @@ def resume(
     run: str | Path,
     task: str | Callable[[], Any] | Task | None = None,
     frames: float | None = None,
-    workers: Workers | None = None,
+    workers: Workers | str | None = None,
+    address: str | None = None,
 ) -> Run:
     """Go on with a run from its last checkpoint, exactly as if it had never stopped.
 
@@ -206,7 +225,29 @@ def resume(
     algorithm = rebuild_algorithm(folder.config, task)
     if frames is not None:
         folder.extend(_positive(frames))
-    return Run(folder, algorithm, workers)
+    return Run(folder, algorithm, workers, address)
+
+
+def worker_count(workers: str) -> int | None:
+    """N of "ray:N", nothing for "local"."""
+    kind, _, count = workers.partition(":")
+    if workers == "local":
+        return None
+    if kind != "ray" or not count.isdigit() or int(count) < 1:
+        raise UserError(f"there are no workers {workers!r}: choose local, or ray:N for N workers of a Ray cluster")
+    if importlib.util.find_spec("ray") is None:
+        raise UserError("Ray is not installed: pip install 'genepool[cluster]', or use --workers local")
+    return int(count)
+
+
+def open_workers(workers: str, task: Task, address: str | None = None) -> Workers:
+    """The workers by name."""
+    count = worker_count(workers)
+    if count is None:
+        return LocalWorkers(task)
+    from genepool.workers.ray import RayWorkers
+
+    return RayWorkers(task, count, address)
 
 
 def rebuild_algorithm(config: dict[str, Any], task: str | Callable[[], Any] | Task | None = None) -> Algorithm:

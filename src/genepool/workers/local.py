@@ -1,7 +1,9 @@
 """Local workers: all the episodes of a generation, played side by side in this process."""
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
@@ -12,33 +14,70 @@ from jax import Array
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.types import Candidate, Outcome, Transitions
+from genepool.machine import cores
+from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 
 CAPACITY = 64  # episodes played at once; of more, one batch after the other
 
 
 class LocalWorkers:
-    """Plays candidates on one task. An outcome does not depend on who is played beside it."""
+    """Plays candidates on one task, in this process. An outcome does not depend on who is played beside it.
+
+    To the asynchronous schedule it is one worker, and learning is done when it is asked for: the serial loop.
+    """
+
+    studying = False
 
     def __init__(self, task: Task):
         self.task = task
         self._engine: Engine | None = None
+        self._submitted: deque[Candidate] = deque()
+        self._learnt: deque[Learnt] = deque()
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Play every candidate's episodes; the outcomes in the order of the candidates."""
+        """Have every candidate take its lesson and play its episodes; the outcomes in the order of the candidates."""
         self._engine = self._engine or self.task.open()
-        tickets = [(candidate, seed) for candidate in candidates for seed in candidate.seeds]
+        individuals = taught(candidates)
+        tickets = []
+        for candidate, individual in zip(candidates, individuals, strict=True):
+            tickets += [(individual.actor, candidate.noise, seed) for seed in candidate.seeds]
+            tickets += [(candidate.reference, None, seed) for seed in candidate.reference_seeds]
         episodes = []
         for begin in range(0, len(tickets), CAPACITY):
-            players, seeds = zip(*tickets[begin : begin + CAPACITY], strict=True)
-            episodes += play(self.task, self._engine, players, seeds)
+            actors, noises, seeds = zip(*tickets[begin : begin + CAPACITY], strict=True)
+            episodes += play(self.task, self._engine, actors, noises, seeds)
         outcomes = []
-        for candidate in candidates:
+        for candidate, individual in zip(candidates, individuals, strict=True):
             own, episodes = episodes[: len(candidate.seeds)], episodes[len(candidate.seeds) :]
+            beside, episodes = episodes[: len(candidate.reference_seeds)], episodes[len(candidate.reference_seeds) :]
             rows = Transitions(*(np.concatenate(column) for column in zip(*own, strict=True)))
-            returns = tuple(float(np.sum(episode.reward, dtype=np.float64)) for episode in own)
-            outcomes.append(Outcome(candidate, candidate.individual, returns, rows))
+            frames = sum(len(episode.reward) for episode in beside)
+            outcomes.append(Outcome(candidate, individual, returns(own), rows, returns(beside), frames))
         return outcomes
+
+    @property
+    def idle(self) -> int:
+        """One, while nothing is submitted."""
+        return 1 - len(self._submitted)
+
+    @property
+    def busy(self) -> int:
+        """One, while something is."""
+        return len(self._submitted)
+
+    def submit(self, candidate: Candidate) -> None:
+        """Play it when it is waited for."""
+        self._submitted.append(candidate)
+
+    def study(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
+        """Learn here and now; the result is the next thing that is done."""
+        self._learnt.append(Learnt(jax.block_until_ready(learn(key, state))))
+
+    def next(self, wait: bool) -> Outcome | Learnt | None:
+        """What was learnt, or what comes of the candidate that was submitted."""
+        if self._learnt:
+            return self._learnt.popleft()
+        return self.map([self._submitted.popleft()])[0] if wait and self._submitted else None
 
     def close(self) -> None:
         """Free the environments."""
@@ -47,10 +86,31 @@ class LocalWorkers:
             self._engine = None
 
 
-def play(task: Task, engine: Engine, players: Sequence[Candidate], seeds: Sequence[int]) -> list[Transitions]:
-    """One episode per seed, each with its own player."""
+def taught(candidates: Sequence[Candidate]) -> list[Individual]:
+    """The candidates' individuals after their lessons. Lessons are independent: each core gives its own."""
+
+    def learn(candidate: Candidate) -> Individual:
+        if candidate.lesson is None:
+            return candidate.individual
+        return candidate.individual._replace(actor=jax.block_until_ready(candidate.lesson(candidate.individual.actor)))
+
+    if not any(candidate.lesson for candidate in candidates):
+        return [candidate.individual for candidate in candidates]
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(learn, candidates))
+
+
+def returns(episodes: Sequence[Transitions]) -> tuple[float, ...]:
+    """The undiscounted return of each episode."""
+    return tuple(float(np.sum(episode.reward, dtype=np.float64)) for episode in episodes)
+
+
+def play(
+    task: Task, engine: Engine, actors: Sequence[Any], noises: Sequence[np.ndarray | None], seeds: Sequence[int]
+) -> list[Transitions]:
+    """One episode per seed, each with its own actor and its own noise on the actions, if any."""
     n, horizon, spaces = len(seeds), task.horizon, task.spaces
-    crowd = Crowd(players, spaces.observation_size, spaces.action_size)
+    crowd = Crowd(actors, noises, spaces.observation_size, spaces.action_size)
     observations = np.zeros((horizon + 1, n, spaces.observation_size), np.float32)
     actions = np.zeros((horizon, n, spaces.action_size), np.float32)
     rewards = np.zeros((horizon, n), np.float32)
@@ -112,18 +172,20 @@ class Crowd:
     often it loops: so the bits of an action cannot depend on who else is there.
     """
 
-    def __init__(self, players: Sequence[Candidate], observation_size: int, action_size: int):
-        actors = {id(player.individual.actor): player.individual.actor for player in players}
-        slot = {identity: k for k, identity in enumerate(actors)}
-        flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(actor)]) for actor in actors.values()]
+    def __init__(
+        self, actors: Sequence[Any], noises: Sequence[np.ndarray | None], observation_size: int, action_size: int
+    ):
+        distinct = {id(actor): actor for actor in actors}
+        slot = {identity: k for k, identity in enumerate(distinct)}
+        flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(actor)]) for actor in distinct.values()]
         weights = np.zeros((CAPACITY, flat[0].size), np.float32)
         weights[: len(flat)] = flat
         self._weights = jax.device_put(weights)  # one array: every buffer handed to a program costs microseconds
-        self._slots = np.array([slot[id(player.individual.actor)] for player in players], np.int32)
-        self._noise = {k: player.noise for k, player in enumerate(players) if player.noise is not None}
+        self._slots = np.array([slot[id(actor)] for actor in actors], np.int32)
+        self._noise = {k: noise for k, noise in enumerate(noises) if noise is not None}
         self._inputs = np.zeros((CAPACITY, observation_size + action_size), np.float32)  # observation, then noise
         self._size = observation_size
-        leaves, structure = jax.tree.flatten(players[0].individual.actor)
+        leaves, structure = jax.tree.flatten(actors[0])
         self._program = _program(structure, tuple(np.shape(leaf) for leaf in leaves), observation_size, action_size)
         self._live: np.ndarray | None = None
 
