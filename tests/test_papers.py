@@ -45,3 +45,8 @@ def test_every_one_of_the_papers_differences_is_listed():
 def test_every_one_of_aes_rls_differences_is_listed():
     listed = re.findall(r"^\| A(\d+) \|", (ROOT / "papers.md").read_text(), re.MULTILINE)
     assert [int(number) for number in listed] == list(range(1, 30))
+
+
+def test_every_one_of_esacs_differences_is_listed():
+    listed = re.findall(r"^\| E(\d+) \|", (ROOT / "papers.md").read_text(), re.MULTILINE)
+    assert [int(number) for number in listed] == list(range(1, 27))

@@ -583,7 +583,7 @@ WITH_TD3 = TINY | {"layer_norm": False, "population": 4, "memory": 100, "sync_pe
 ONLY_RUN = {
     "td3": lambda: genepool.td3(Reach, **TINY),
     "cem": lambda: genepool.cem(Reach, hidden=(8, 8)),
-    "es": lambda: genepool.es(Reach, hidden=(8, 8), population=6),
+    "es": lambda: genepool.cem(Reach, hidden=(8, 8), evolver=genepool.Evosax("Open_ES", population=6)),
     "cem_rl": lambda: small(genepool.cem_rl, warmup=0),
     "aes_rl": lambda: aes(),
     "one_plus_one_es": lambda: small(genepool.one_plus_one_es, warmup=40, critic_head_start=0),

@@ -11,8 +11,9 @@ from typing import Any
 
 _HOME = {
     "genepool.algorithms.erl": ("ERL",),
+    "genepool.algorithms.esac": ("ESAC",),
     "genepool.algorithms.presets": (
-        *("aes_rl", "cem", "cem_rl", "ddpg", "derl", "erl", "es"),
+        *("aes_rl", "cem", "cem_rl", "ddpg", "derl", "erl", "es", "esac"),
         *("one_plus_one_es", "pderl", "perl", "rank_es", "td3"),
     ),
     "genepool.algorithms.taught": ("Controlled", "FirstHalf", "TaughtES"),
@@ -22,13 +23,15 @@ _HOME = {
         *("AbsoluteBaseline", "AdaptiveN", "AsynchronousES", "FixedN", "FullMove", "LinearRange"),
         *("RankES", "RelativeBaseline", "SigmoidRange", "SuccessRule"),
     ),
-    "genepool.evolution.crossover": ("Distillation", "RowCopy"),
+    "genepool.evolution.crossover": ("Distillation", "ElementCopy", "RowCopy"),
     "genepool.evolution.distribution": ("CEM",),
     "genepool.evolution.genetic": ("Generational",),
     "genepool.evolution.mutation": ("Gaussian", "Proximal"),
     "genepool.evolution.selection": ("Mating",),
     "genepool.evolution.steady": ("SteadyState",),
     "genepool.evolution.strategies": ("Evosax",),
+    "genepool.evolution.tuning": ("AMT", "LinearTuning"),
+    "genepool.evolution.winners": ("WinnersES",),
     "genepool.learning.ddpg": ("DDPG",),
     "genepool.learning.exploration": ("GaussianNoise", "OrnsteinUhlenbeck"),
     "genepool.learning.td3": ("TD3",),

@@ -36,10 +36,11 @@ presets:
   aes-rl              AES-RL: every outcome moves the mean as soon as it is there
   one-plus-one-es     AES-RL's machinery with the (1+1)-ES and the one-fifth rule
   rank-es             the same with the rank-based strategy
+  esac                ESAC: an evolution strategy, and SAC, which learns at selected times
   ddpg                a learner alone: DDPG, as ERL has it
   td3                 a learner alone: TD3
   cem                 a strategy alone: the cross-entropy method
-  es                  a strategy alone: OpenAI-ES, from evosax
+  es                  a strategy alone: OpenAI-ES
 
 tasks: any Gymnasium id with Box observations and actions, or module:function for an environment of your own
 
@@ -50,10 +51,11 @@ examples:
   genepool train aes-rl HalfCheetah-v5 --workers ray:9
   genepool train aes-rl Hopper-v5 --mean-rule linear-range --variance-rule fixed-n
   genepool train cem-rl HalfCheetah-v5 --evolver sep-cma-es
+  genepool train esac Swimmer-v5 --evolver.pairs 10 --tuning none
   genepool resume runs/robot
 """
 PRESETS = (
-    *("erl", "perl", "derl", "pderl", "cem-rl", "aes-rl", "one-plus-one-es", "rank-es"),
+    *("erl", "perl", "derl", "pderl", "cem-rl", "aes-rl", "one-plus-one-es", "rank-es", "esac"),
     *("ddpg", "td3", "cem", "es"),
 )
 

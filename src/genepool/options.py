@@ -11,7 +11,7 @@ from typing import Any
 
 from genepool.errors import UserError
 
-PARTS = ("evolver", "learner", "crossover", "mutation", "lessons", "mean-rule", "variance-rule")
+PARTS = ("evolver", "learner", "crossover", "mutation", "lessons", "mean-rule", "variance-rule", "tuning")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

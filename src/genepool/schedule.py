@@ -34,6 +34,9 @@ class Algorithm(Protocol):
     def due(self, state: Any) -> int:
         """How many gradient steps `learn` would take now."""
 
+    def further(self, state: Any) -> int:
+        """How many more candidates belong to the generation, once it was told and learnt from; mostly none."""
+
 
 class Workers(Protocol):
     """Where candidates are tried, and where learning goes on meanwhile.
@@ -86,20 +89,26 @@ class Clock:
 def synchronous(
     algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock, frames: float = math.inf
 ) -> tuple[Any, list[Outcome]]:
-    """One generation: ask for all of it, try it, tell all of it, learn."""
-    k_ask, k_tell, k_learn = jax.random.split(key, 3)
-    with clock("breeding"):
-        candidates, state = algorithm.ask(k_ask, state, algorithm.generation)
-    with clock("acting"):
-        outcomes = workers.map(candidates)
-    with clock("breeding"):
-        state = jax.block_until_ready(algorithm.tell(k_tell, state, outcomes))
-    with clock("learning"):
-        studied = 0
-        while steps := algorithm.due(state):
-            workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
-            state = replace(state, learner=workers.next(wait=True).state.learner)
-            studied += 1
+    """One generation: ask for all of it, try it, tell all of it, learn; and again, while the algorithm wants further ones."""
+    outcomes: list[Outcome] = []
+    wanted = algorithm.generation
+    while wanted:
+        first = not outcomes
+        k_ask, k_tell, k_learn = jax.random.split(key if first else jax.random.fold_in(key, len(outcomes)), 3)
+        with clock("breeding"):
+            candidates, state = algorithm.ask(k_ask, state, wanted)
+        with clock("acting" if first else "exploring"):  # once anything was told, the state before it is gone
+            played = workers.map(candidates)
+        with clock("breeding"):
+            state = jax.block_until_ready(algorithm.tell(k_tell, state, played))
+        with clock("learning"):
+            studied = 0
+            while steps := algorithm.due(state):
+                workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
+                state = replace(state, learner=workers.next(wait=True).state.learner)
+                studied += 1
+        outcomes += played
+        wanted = algorithm.further(state)
     return state, outcomes
 
 

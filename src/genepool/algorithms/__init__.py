@@ -1,6 +1,7 @@
 """The loops, as ask, tell and learn, and the presets that choose their parts."""
 
 from genepool.algorithms.erl import ERL
+from genepool.algorithms.esac import ESAC
 from genepool.algorithms.presets import (
     aes_rl,
     cem,
@@ -9,6 +10,7 @@ from genepool.algorithms.presets import (
     derl,
     erl,
     es,
+    esac,
     one_plus_one_es,
     pderl,
     perl,
@@ -17,8 +19,8 @@ from genepool.algorithms.presets import (
 )
 from genepool.algorithms.taught import TaughtES
 
-ALGORITHMS = {"ERL": ERL, "TaughtES": TaughtES}
+ALGORITHMS = {"ERL": ERL, "TaughtES": TaughtES, "ESAC": ESAC}
 PRESETS = {
     preset.__name__.replace("_", "-"): preset
-    for preset in (erl, perl, derl, pderl, ddpg, cem_rl, aes_rl, one_plus_one_es, rank_es, td3, cem, es)
+    for preset in (erl, perl, derl, pderl, ddpg, cem_rl, aes_rl, one_plus_one_es, rank_es, esac, td3, cem, es)
 }

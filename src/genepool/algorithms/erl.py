@@ -175,6 +175,10 @@ class ERL:
         """As many gradient steps as there were frames, once the replay holds enough to begin with."""
         return int(state.owed) - int(state.learner.updates) if self.learner else 0
 
+    def further(self, state: ERLState) -> int:
+        """Nothing: a generation is asked for at once."""
+        return 0
+
     def learn(self, key: Array, state: ERLState) -> ERLState:
         """Take the gradient steps that are due."""
         steps = self.due(state)

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from genepool.algorithms.erl import ERL
+from genepool.algorithms.esac import ESAC
 from genepool.algorithms.taught import Controlled, TaughtES
 from genepool.environments.task import Task, find
 from genepool.errors import UserError
@@ -14,7 +15,8 @@ from genepool.evolution.crossover import Distillation, RowCopy
 from genepool.evolution.distribution import CEM
 from genepool.evolution.genetic import Generational
 from genepool.evolution.mutation import Gaussian, Proximal
-from genepool.evolution.strategies import Evosax
+from genepool.evolution.winners import WinnersES
+from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3
 
 # psi, xi, omega: PDERL's Table 4
@@ -62,6 +64,24 @@ ASYNCHRONOUS = {
     "asynchronous": True,
 }
 
+# E, and the strategy's sigma and rate: ESAC's 6.1 and its tables of settings; k of Swimmer is the code's
+ESAC_TASKS = {
+    "Ant": {"sac_episodes": 10, "rate": 1e-4},
+    "Walker2d": {"sac_episodes": 10},
+    "Hopper": {"sac_episodes": 10},
+    "Humanoid": {"sac_episodes": 10},
+    "Swimmer": {"sac_episodes": 1, "injected": 1},
+}
+ESAC_CONTROL = {"sigma": 0.01, "rate": 0.01}  # of the DM Control tasks
+ESAC_TASKS |= {name: ESAC_CONTROL for name in ("CartpoleSwingup", "WalkerWalk", "WalkerRun")}
+ESAC_TASKS |= {
+    name: ESAC_CONTROL | {"sac_episodes": 1}
+    for name in (
+        *("HumanoidStand", "HumanoidWalk", "HumanoidRun", "CheetahRun", "FishUpright", "FishSwim"),
+        *("AcrobotSwingup", "QuadrupedWalk", "QuadrupedRun"),
+    )
+}
+
 AnyTask = str | Callable[[], Any] | Task
 
 
@@ -101,9 +121,16 @@ def cem(task: AnyTask, **options: Any) -> TaughtES:
     return _taught(task, options, {}, evolver=CEM(), learner=None)
 
 
-def es(task: AnyTask, **options: Any) -> TaughtES:
-    """OpenAI-ES (Salimans et al. 2017), alone, from evosax."""
-    return _taught(task, options, {}, evolver=Evosax("Open_ES", population=40, std=0.05), learner=None)
+def es(task: AnyTask, **options: Any) -> ESAC:
+    """OpenAI-ES (Salimans et al. 2017), alone, as ESAC runs it: mirrored pairs, shaped by rank, Adam."""
+    evolver = WinnersES(winners=0.0, injected=0, crossover=None, tuning=None)
+    return _beside(task, options, evolver=evolver, learner=None)
+
+
+def esac(task: AnyTask, **options: Any) -> ESAC:
+    """ESAC (Suri et al. 2020): OpenAI-ES whose winners cross with the mother, and SAC, which learns at selected times."""
+    critics = {"critic_hidden": (512, 512), "initial": "xavier"}
+    return _beside(task, options, evolver=WinnersES(), learner=SAC(critics="value", **critics))
 
 
 def cem_rl(task: AnyTask, **options: Any) -> TaughtES:
@@ -126,6 +153,28 @@ def one_plus_one_es(task: AnyTask, **options: Any) -> TaughtES:
 def rank_es(task: AnyTask, **options: Any) -> TaughtES:
     """The asynchronous rank-based strategy with the oldest replaced, taught like AES-RL (AES-RL's Table 2)."""
     return _taught(task, options, AES_TASKS, evolver=RankES(), **ASYNCHRONOUS)
+
+
+def _beside(task: AnyTask, options: dict[str, Any], **preset: Any) -> ESAC:
+    """ESAC of the preset's parts, the paper's settings for the task, and the options, the later winning.
+
+    An option is a field of `ESAC`, of `WinnersES` or of `Task`; `engine` names the engine.
+    """
+    task = find(task, options.pop("engine", None))
+    table = settings(task, ESAC_TASKS)
+    if preset["learner"] is None:
+        table = {name: value for name, value in table.items() if name in ("sigma", "rate")}
+    given = table | preset | options
+    loop = {f.name: given.pop(f.name) for f in fields(ESAC) if f.name in given}
+    task = replace(task, **{f.name: given.pop(f.name) for f in fields(Task) if f.name in given})
+    if "evolver" not in options:
+        own = {f.name: given.pop(f.name) for f in fields(WinnersES) if f.name in given}
+        loop["evolver"] = replace(loop["evolver"], **own)
+    if set(given) & set(options):
+        raise UserError(
+            f"there is no option {sorted(set(given) & set(options))[0]!r}: help(genepool.ESAC) and help(genepool.WinnersES) list them"
+        )
+    return ESAC(task, **loop)
 
 
 def settings(task: Task, table: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -306,6 +306,10 @@ class TaughtES:
         steps = int(state.owed) - int(state.learner.updates)
         return steps if self.target_policy == "individual" else min(steps, self.critic_chunk)
 
+    def further(self, state: TaughtState) -> int:
+        """Nothing: a generation is asked for at once."""
+        return 0
+
     def learn(self, key: Array, state: TaughtState) -> TaughtState:
         """Take the critic steps that are due, and have the critics ready for the next lessons."""
         steps = self.due(state)

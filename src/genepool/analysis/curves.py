@@ -22,13 +22,13 @@ def moving_average(values: Sequence[float], window: int = WINDOW) -> np.ndarray:
 
 
 def series(folder: Folder, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Frames and test returns [tests, episodes] of a run's champion or learner."""
+    """Frames and test returns [tests, episodes] of a run's champion, mother or learner."""
     rows = [(record["frames"], record[f"{name}_test"]) for record in folder.records if record.get(f"{name}_test")]
     return np.array([frames for frames, _ in rows]), np.array([returns for _, returns in rows])
 
 
 def draw(folders: Sequence[Folder], path: Path) -> None:
-    """Draw the test returns against frames, every run in its colour: champion solid, learner dashed."""
+    """Draw the test returns against frames, every run in its colour: champion solid, mother dotted, learner dashed."""
     try:
         import matplotlib
     except ImportError:
@@ -40,7 +40,7 @@ def draw(folders: Sequence[Folder], path: Path) -> None:
     episodes, smooth = set(), False
     for colour, folder in zip(COLOURS * (1 + len(folders) // len(COLOURS)), folders, strict=False):
         config = folder.config
-        for name, style in (("champion", "-"), ("learner", "--")):
+        for name, style in (("champion", "-"), ("mother", ":"), ("learner", "--")):
             frames, returns = series(folder, name)
             if not len(frames):
                 continue

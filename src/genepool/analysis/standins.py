@@ -62,6 +62,10 @@ class StandIn:
             recent=(*state.recent, *lengths)[-self.window :],
         )
 
+    def further(self, state: Tally) -> int:
+        """Nothing: a generation is asked for at once."""
+        return 0
+
     def learn(self, key: Array, state: Tally) -> Tally:
         """The critic's steps, counted."""
         return replace(state, learner=state.learner + self.due(state))

@@ -15,7 +15,7 @@ from jax import Array
 
 from genepool import buffer, trees
 from genepool.errors import UserError
-from genepool.evolution.crossover import Distillation, RowCopy
+from genepool.evolution.crossover import Distillation, ElementCopy, RowCopy
 from genepool.evolution.mutation import Gaussian, Proximal
 from genepool.evolution.selection import Mating, distances, survival
 from genepool.machine import cores
@@ -63,7 +63,7 @@ class Generational:
     elite_fraction: float = 0.1  # psi: the share that is kept untouched; at least one is
     tournament: int = 3  # individuals drawn for each tournament
     mutation_probability: float = 0.9  # of everyone but the untouched elites
-    crossover: RowCopy | Distillation = field(default_factory=RowCopy)  # two parents' children
+    crossover: RowCopy | ElementCopy | Distillation = field(default_factory=RowCopy)  # two parents' children
     mutation: Gaussian | Proximal = field(default_factory=Gaussian)  # one parent's child
     mating: Mating = field(default_factory=Mating)  # who mates, where the crossover has one child
     stale_elite_fitness: bool = False  # as the authors' code: an elite's copy is scored as the one it replaced

@@ -13,7 +13,7 @@ from jax import Array
 
 from genepool import trees
 from genepool.errors import UserError
-from genepool.evolution.crossover import Distillation, RowCopy
+from genepool.evolution.crossover import Distillation, ElementCopy, RowCopy
 from genepool.evolution.genetic import cross, experienced, mutate, name
 from genepool.evolution.mutation import Gaussian, Proximal
 from genepool.types import Candidate, Individual, Outcome
@@ -46,7 +46,7 @@ class SteadyState:
     tournament: int = 3  # individuals drawn for each tournament
     crossover_probability: float = 0.5  # of a child; the others have one parent
     mutation_probability: float = 0.9  # of a child
-    crossover: RowCopy | Distillation = field(default_factory=RowCopy)  # two parents' children; the first one lives
+    crossover: RowCopy | ElementCopy | Distillation = field(default_factory=RowCopy)  # two parents' children; the first one lives
     mutation: Gaussian | Proximal = field(default_factory=Gaussian)  # one parent's child
 
     def __post_init__(self):

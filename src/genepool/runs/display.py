@@ -67,7 +67,7 @@ class Display:
             *([("best", f"{max(fitness):.1f}"), ("mean", f"{fmean(fitness):.1f}")] if record.get("fitness") else []),
             *(
                 (f"{who} test", _mean(record[f"{who}_test"]))
-                for who in ("champion", "learner")
+                for who in ("champion", "mother", "learner")
                 if f"{who}_test" in record
             ),
             ("left", duration(self.seconds_left)),

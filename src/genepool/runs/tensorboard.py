@@ -33,7 +33,7 @@ def scalars(record: dict[str, Any]) -> dict[str, float]:
     }
     if record["fitness"]:
         found |= {"population/best": max(record["fitness"]), "population/mean": fmean(record["fitness"])}
-    for who in ("champion", "learner"):
+    for who in ("champion", "mother", "learner"):
         if record.get(f"{who}_test"):
             found[f"test/{who}"] = fmean(record[f"{who}_test"])
     losses = {f"learner/{name}": record.get(name) for name in ("critic_loss", "actor_loss")}

@@ -1,0 +1,49 @@
+"""How far an evolution strategy mutates: Automatic Mutation Tuning (ESAC 5.2, Appendix A), and a plain line to judge it by."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from genepool.errors import UserError
+
+
+def huber(x: float, y: float) -> float:
+    """h(x, y) = (x - y)^2 / 2 where |x - y| < 1, else |x - y| - 1/2 (ESAC Eq. 4)."""
+    distance = abs(x - y)
+    return 0.5 * distance**2 if distance < 1.0 else distance - 0.5
+
+
+@dataclass(frozen=True)
+class AMT:
+    """sigma' = sigma + clip(a_es / (n sigma) h(R_max, R_avg), 0, zeta), ESAC Eq. 6.
+
+    It only ever grows; on raw returns the clip binds almost always, so that it is a line with slope zeta. The authors'
+    code gives it the shaped returns, whose h is 1/8 whatever happens.
+    """
+
+    clip: float = 1e-4  # zeta; useful from 1e-6 to 1e-2
+    sees: Literal["raw", "ranked"] = "raw"  # the returns as they are (paper), or shaped by rank (code)
+
+    def __post_init__(self):
+        if not self.clip > 0:
+            raise UserError("the clip of the mutation tuning must be above 0; without tuning, take --tuning none")
+
+    def step(self, sigma: float, raw: np.ndarray, shaped: np.ndarray, pairs: int, rate: float) -> tuple[float, bool]:
+        """The next sigma, and whether the clip bound."""
+        returns = raw[np.isfinite(raw)] if self.sees == "raw" else shaped
+        if not len(returns):
+            return sigma, False
+        wish = rate / (pairs * sigma) * huber(float(returns.max()), float(returns.mean()))  # Eq. 5
+        return sigma + min(wish, self.clip), wish > self.clip
+
+
+@dataclass(frozen=True)
+class LinearTuning:
+    """sigma' = sigma + step, whatever the returns: what AMT has to beat."""
+
+    slope: float = 1e-4  # per call
+
+    def step(self, sigma: float, raw: np.ndarray, shaped: np.ndarray, pairs: int, rate: float) -> tuple[float, bool]:
+        """The next sigma; nothing is clipped."""
+        return sigma + self.slope, False
