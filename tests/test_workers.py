@@ -48,6 +48,22 @@ def test_an_outcome_does_not_depend_on_how_many_are_played_at_once(id, engine):
     assert all(same(a, b) for a, b in zip(together, backwards, strict=True))
 
 
+def test_actors_of_different_architectures_play_side_by_side_as_each_plays_alone():
+    task = replace(find("Hopper-v5", "envpool"), max_steps=120)
+    sizes, keys = (task.observation_size, task.action_size), jax.random.split(jax.random.key(1), 12)
+    builds = [((32, 32), True), ((16,), True), ((32, 32), False), ((40, 24), False)]
+    everyone = [
+        replace(candidate, individual=Individual(Actor(keys[k], *sizes, *builds[k % 4]), None))
+        for k, candidate in enumerate(candidates(task, 12))
+    ]
+    together = genepool.LocalWorkers(task).map(everyone)
+    apart = [genepool.LocalWorkers(task).map([candidate])[0] for candidate in everyone]
+    alike = [o for k in range(4) for o in genepool.LocalWorkers(task).map(everyone[k::4])]
+    assert all(same(a, b) for a, b in zip(together, apart, strict=True))
+    assert all(same(a, b) for a, b in zip([o for k in range(4) for o in together[k::4]], alike, strict=True))
+    assert len({o.frames for o in together}) > 1  # so that some fell while others went on
+
+
 def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():
     task = replace(find("Pendulum-v1", "gymnasium"), max_steps=5)
     everyone = candidates(task, 10, episodes=13)

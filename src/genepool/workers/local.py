@@ -166,39 +166,75 @@ def _inspect(
 
 
 class Crowd:
-    """The actors of a batch of episodes, asked for their actions together.
+    """The actors of a batch of episodes, asked for their actions together, however differently they are built."""
+
+    def __init__(
+        self, actors: Sequence[Any], noises: Sequence[np.ndarray | None], observation_size: int, action_size: int
+    ):
+        kinds: dict[Any, list[int]] = {}
+        for k, actor in enumerate(actors):
+            leaves, structure = jax.tree.flatten(actor)
+            kinds.setdefault((structure, tuple(np.shape(leaf) for leaf in leaves)), []).append(k)
+        self._groups = [
+            Group(
+                _program(*kind, observation_size, action_size), episodes, actors, noises, observation_size, action_size
+            )
+            for kind, episodes in kinds.items()
+        ]
+        self._action_size = action_size
+
+    def act(self, observations: np.ndarray, live: np.ndarray, t: int) -> np.ndarray:
+        """The actions of the live episodes' players in step t, [len(live), |A|], within [-1, 1]."""
+        actions = np.empty((len(live), self._action_size), np.float32)
+        for group in self._groups:
+            group.act(observations, live, t, actions)
+        return actions
+
+
+class Group:
+    """Those of a crowd that are built alike.
 
     One compiled program of fixed shapes runs one actor after the other, and how many there are only changes how
     often it loops: so the bits of an action cannot depend on who else is there.
     """
 
     def __init__(
-        self, actors: Sequence[Any], noises: Sequence[np.ndarray | None], observation_size: int, action_size: int
+        self,
+        program: Any,
+        episodes: Sequence[int],
+        actors: Sequence[Any],
+        noises: Sequence[np.ndarray | None],
+        observation_size: int,
+        action_size: int,
     ):
-        distinct = {id(actor): actor for actor in actors}
+        distinct = {id(actors[k]): actors[k] for k in episodes}
         slot = {identity: k for k, identity in enumerate(distinct)}
         flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(actor)]) for actor in distinct.values()]
         weights = np.zeros((CAPACITY, flat[0].size), np.float32)
         weights[: len(flat)] = flat
         self._weights = jax.device_put(weights)  # one array: every buffer handed to a program costs microseconds
-        self._slots = np.array([slot[id(actor)] for actor in actors], np.int32)
-        self._noise = {k: noise for k, noise in enumerate(noises) if noise is not None}
+        self._slots = {k: slot[id(actors[k])] for k in episodes}
+        self._noise = {k: noises[k] for k in episodes if noises[k] is not None}
         self._inputs = np.zeros((CAPACITY, observation_size + action_size), np.float32)  # observation, then noise
         self._size = observation_size
-        leaves, structure = jax.tree.flatten(actors[0])
-        self._program = _program(structure, tuple(np.shape(leaf) for leaf in leaves), observation_size, action_size)
+        self._program = program
         self._live: np.ndarray | None = None
 
-    def act(self, observations: np.ndarray, live: np.ndarray, t: int) -> np.ndarray:
-        """The actions of the live episodes' players in step t, [len(live), |A|], within [-1, 1]."""
+    def act(self, observations: np.ndarray, live: np.ndarray, t: int, actions: np.ndarray) -> None:
+        """Write the actions of its live episodes' players in step t where they stand among all that are live."""
         if live is not self._live:  # who plays changes seldom
+            self._live, self._places = live, [place for place, k in enumerate(live.tolist()) if k in self._slots]
+            mine = live[self._places]
             plan = np.zeros((2, CAPACITY), np.int32)
-            plan[0, : len(live)], plan[1, : len(live)] = live, self._slots[live]
-            self._live, self._plan, self._count = live, jax.device_put(plan), jax.device_put(np.int32(len(live)))
+            plan[0, : len(mine)], plan[1, : len(mine)] = mine, [self._slots[k] for k in mine.tolist()]
+            self._plan, self._count = jax.device_put(plan), jax.device_put(np.int32(len(mine)))
+        if not self._places:
+            return
         self._inputs[: len(observations), : self._size] = observations
         for k, noise in self._noise.items():
             self._inputs[k, self._size :] = noise[t]
-        return np.asarray(self._program(self._weights, self._plan, self._count, self._inputs))[: len(live)]
+        acted = np.asarray(self._program(self._weights, self._plan, self._count, self._inputs))
+        actions[self._places] = acted[: len(self._places)]
 
 
 @lru_cache(maxsize=32)
