@@ -23,11 +23,20 @@ from genepool.types import Outcome, Transitions
 
 KEY = jax.random.key(0)
 SMALL = SAC(critics="value", batch_size=8, critic_hidden=(8, 8), warmup=8, random_frames=0)
+LIKE = Actor(KEY, 1, 1, (8, 8), False)  # as those of `small`: nothing is compiled twice
 PLAIN = {"winners": 0.0, "injected": 0, "crossover": None, "tuning": None}
 
 
 def small(preset=genepool.esac, **options):
-    options = {"hidden": (8, 8), "pairs": 6, "sigma": 0.05, "replay": 2_000, "test_episodes": 2, "test_every": 1} | options
+    options = {
+        "hidden": (8, 8),
+        "pairs": 6,
+        "sigma": 0.05,
+        "replay": 2_000,
+        "test_episodes": 2,
+        "test_every": 1,
+        "max_steps": 20,
+    } | options
     if preset is genepool.esac:
         options = {"learner": SMALL, "injected": 1, "sac_episodes": 2, "gradient_interval": 2} | options
     return preset(Reach, **options)
@@ -64,11 +73,11 @@ def test_returns_are_shaped_by_rank_and_equals_share_their_mean_rank():
 
 def test_a_return_that_is_no_number_ranks_last_and_never_wins():
     np.testing.assert_allclose(centred_ranks(np.array([np.nan, -5.0, 5.0])), [-1 / 2, 0, 1 / 2])
-    part = WinnersES(pairs=2, winners=1.0, injected=0)
-    like = Actor(KEY, 1, 1, (4,), False)
-    members, state = part.ask(part.init(KEY, trees.flat(like)), 4, like, None)
-    state = part.tell(state, [played(m, f) for m, f in zip(members, [np.nan, 1.0, np.nan, np.nan], strict=True)])
-    state = part.close(KEY, state, like, 10, False)
+    part = WinnersES(pairs=6, injected=0)
+    members, state = part.ask(part.init(KEY, trees.flat(LIKE)), 12, LIKE, None)
+    fitness = [np.nan, 1.0] + [np.nan] * 10
+    state = part.tell(state, [played(m, f) for m, f in zip(members, fitness, strict=True)])
+    state = part.close(KEY, state, LIKE, 10, False)
     assert np.isfinite(state.mother).all()
     assert np.isfinite(state.children).all()
     np.testing.assert_array_equal(state.champion, trees.flat(played(members[1], 1.0).individual.actor))
@@ -88,74 +97,73 @@ def test_the_estimated_gradient_is_that_of_a_quadratic():
 
 
 def test_a_pair_mirrors_the_vector_it_was_made_from_and_is_side_by_side():
-    part, like = WinnersES(pairs=5, **PLAIN), Actor(KEY, 3, 2, (16,), False)
-    members, _ = part.ask(part.init(KEY, trees.flat(like)), 10, like, None)
+    part = WinnersES(pairs=5, **PLAIN)
+    members, _ = part.ask(part.init(KEY, trees.flat(LIKE)), 10, LIKE, None)
     vectors = [trees.flat(m.lesson(m.individual.actor)) for m in members]
     for plus, minus in zip(vectors[::2], vectors[1::2], strict=True):
-        np.testing.assert_allclose((plus + minus) / 2, trees.flat(like), atol=1e-6)
+        np.testing.assert_allclose((plus + minus) / 2, trees.flat(LIKE), atol=1e-6)
         np.testing.assert_allclose(np.std(plus - minus) / 2, part.sigma, rtol=0.3)
     assert len({m.lesson.seed for m in members}) == 5
 
 
 def test_twenty_children_twenty_six_of_the_mother_and_four_of_the_learner_are_fifty_pairs():
-    part, like = WinnersES(), Actor(KEY, 1, 1, (4,), False)
-    members, _ = part.ask(part.init(KEY, trees.flat(like)), 100, like, like)
+    part = WinnersES()
+    members, _ = part.ask(part.init(KEY, trees.flat(LIKE)), 100, LIKE, LIKE)
     bases = [m.operators[0] for m in members]
     assert bases == ["winner"] * 40 + ["mother"] * 52 + ["learner"] * 8
     assert [m.origin for m in members] == ["evolution"] * 92 + ["learning"] * 8
 
 
 def test_sigma_travels_with_every_member():
-    part, like = WinnersES(pairs=4, **PLAIN), Actor(KEY, 1, 1, (4,), False)
-    state = replace(part.init(KEY, trees.flat(like)), sigma=np.asarray(0.25))
-    members, _ = part.ask(state, 8, like, None)
+    part = WinnersES(pairs=4, **PLAIN)
+    state = replace(part.init(KEY, trees.flat(LIKE)), sigma=np.asarray(0.25))
+    members, _ = part.ask(state, 8, LIKE, None)
     assert [m.lesson.scale for m in members] == [0.25, -0.25] * 4
 
 
 def test_winners_keep_their_returns_whatever_the_order_of_arrival_and_of_equals_the_first_told_win():
-    part, like = WinnersES(pairs=10, injected=0), Actor(KEY, 1, 1, (4,), False)
-    members, state = part.ask(part.init(KEY, trees.flat(like)), 20, like, None)
-    fitness = np.round(np.random.default_rng(0).normal(size=20), 1)
+    part = WinnersES(pairs=6, injected=0)
+    members, state = part.ask(part.init(KEY, trees.flat(LIKE)), 12, LIKE, None)
+    fitness = np.round(np.random.default_rng(0).normal(size=12), 1)
     fitness[[2, 5, 11]] = fitness.max()
     outcomes = [played(replace(m, number=k), f) for k, (m, f) in enumerate(zip(members, fitness, strict=True))]
     wanted = None
     for shuffle in range(5):
-        order = np.random.default_rng(shuffle).permutation(20)
+        order = np.random.default_rng(shuffle).permutation(12)
         told = part.tell(state, [outcomes[k] for k in order])
         pairs = {(r, b.tobytes()) for r, b in zip(told.best_returns, told.best, strict=True)}
         assert pairs <= {(o.fitness, trees.flat(o.individual.actor).tobytes()) for o in outcomes}
         returns = sorted(told.best_returns)
         wanted = wanted or returns
-        assert returns == wanted == sorted(fitness)[-4:]
+        assert returns == wanted == sorted(fitness)[-2:]
     one_by_one = state
     for outcome in outcomes:
         one_by_one = part.tell(one_by_one, [outcome])
     at_once = part.tell(state, outcomes)
     assert same(one_by_one, at_once)
-    closed = part.close(KEY, at_once, like, 10, False)
+    closed = part.close(KEY, at_once, LIKE, 10, False)
     np.testing.assert_array_equal(closed.champion, trees.flat(outcomes[2].individual.actor))
 
 
 def test_everyones_step_and_that_of_the_mothers_pairs_are_one_where_all_are_hers():
-    for part, equal in ((WinnersES(pairs=10, **PLAIN), True), (WinnersES(pairs=10, injected=0), False)):
-        like = Actor(KEY, 1, 1, (16,), False)
-        members, state = part.ask(part.init(KEY, trees.flat(like)), 20, like, None)
+    for part, equal in ((WinnersES(pairs=6, **PLAIN), True), (WinnersES(pairs=6, injected=0), False)):
+        members, state = part.ask(part.init(KEY, trees.flat(LIKE)), 12, LIKE, None)
         rng = np.random.default_rng(1)
-        state = part.tell(state, [played(m, float(f)) for m, f in zip(members, rng.normal(size=20), strict=True)])
-        cosine = part.report(part.close(KEY, state, like, 10, False))["cosine"]
+        state = part.tell(state, [played(m, float(f)) for m, f in zip(members, rng.normal(size=12), strict=True)])
+        cosine = part.report(part.close(KEY, state, LIKE, 10, False))["cosine"]
         assert (cosine > 1 - 1e-6) == equal
 
 
 def test_the_strategy_climbs_a_bowl():
-    part, like = WinnersES(pairs=20, sigma=0.05, rate=0.05, injected=0), Actor(KEY, 1, 1, (4,), False)
-    state, goal = part.init(KEY, trees.flat(like)), np.linspace(-1, 1, trees.flat(like).size)
+    part = WinnersES(pairs=6, sigma=0.05, rate=0.05, injected=0)
+    state, goal = part.init(KEY, trees.flat(LIKE)), np.linspace(-1, 1, trees.flat(LIKE).size)
     distance = lambda x: float(np.linalg.norm(np.asarray(x) - goal))
     begun = distance(state.mother)
-    for g in range(100):
-        members, state = part.ask(state, 40, like, None)
+    for g in range(150):
+        members, state = part.ask(state, 12, LIKE, None)
         told = [played(m, -distance(trees.flat(m.lesson(m.individual.actor)))) for m in members]
-        state = part.close(jax.random.fold_in(KEY, g), part.tell(state, told), like, 10, False)
-    assert distance(state.mother) < 0.15 * begun
+        state = part.close(jax.random.fold_in(KEY, g), part.tell(state, told), LIKE, 10, False)
+    assert distance(state.mother) < 0.3 * begun
 
 
 # -- automatic mutation tuning
@@ -188,7 +196,9 @@ def test_an_unclipped_sigma_is_the_first_times_the_product_of_lambda():
         assert sigma == pytest.approx(first * product)
 
 
-@pytest.mark.parametrize(("n", "rate", "sigma", "step"), [(10, 5e-3, 5e-3, 1e-4), (50, 1e-2, 1e-2, 1e-4), (50, 1e-4, 5e-3, 5e-5)])
+@pytest.mark.parametrize(
+    ("n", "rate", "sigma", "step"), [(10, 5e-3, 5e-3, 1e-4), (50, 1e-2, 1e-2, 1e-4), (50, 1e-4, 5e-3, 5e-5)]
+)
 def test_of_shaped_returns_the_tuning_sees_an_eighth_whatever_happens(n, rate, sigma, step):
     returns = np.random.default_rng(0).normal(size=2 * n)
     new, _ = AMT(sees="ranked").step(sigma, returns, centred_ranks(returns), n, rate)
@@ -209,20 +219,22 @@ def test_sigma_is_tuned_with_the_learners_phases_or_at_intervals():
 
 
 def test_a_child_takes_28_percent_of_its_rows_and_18_percent_of_its_biases_from_the_winner():
-    like = Actor(KEY, 4, 2, (64, 64), False)
+    like = Actor(KEY, 16, 64, (64,), False)
     winner, mother = (jax.tree.map(lambda leaf, v=v: jnp.full(leaf.shape, v), like) for v in (1.0, 0.0))
     individual = genepool.Individual
     cross = jax.jit(jax.vmap(lambda k: RowCopy()(k, individual(winner, None), individual(mother, None))[1].actor))
-    child = cross(jax.random.split(KEY, 3_000))
-    assert float(jnp.mean(child.hidden[1].weight)) == pytest.approx(0.28, abs=0.01)
-    assert float(jnp.mean(child.hidden[1].bias)) == pytest.approx(0.18, abs=0.01)
-    rows = np.asarray(child.hidden[1].weight[0])
+    child = cross(jax.random.split(KEY, 2_000))
+    assert float(jnp.mean(child.hidden[0].weight)) == pytest.approx(0.28, abs=0.01)
+    assert float(jnp.mean(child.hidden[0].bias)) == pytest.approx(0.18, abs=0.01)
+    rows = np.asarray(child.hidden[0].weight[0])
     assert set(rows.mean(axis=0)) <= {0.0, 1.0}  # rows are copied whole
 
 
 def test_elements_change_places_and_none_is_lost():
     like = Actor(KEY, 4, 2, (32,), False)
-    x, y = (genepool.Individual(jax.tree.map(lambda leaf, v=v: jnp.full(leaf.shape, v), like), None) for v in (1.0, 0.0))
+    x, y = (
+        genepool.Individual(jax.tree.map(lambda leaf, v=v: jnp.full(leaf.shape, v), like), None) for v in (1.0, 0.0)
+    )
     one, other = ElementCopy(0.3)(KEY, x, y)
     for a, b in zip(jax.tree.leaves(one.actor), jax.tree.leaves(other.actor), strict=True):
         np.testing.assert_array_equal(a + b, np.ones_like(a))
@@ -230,16 +242,15 @@ def test_elements_change_places_and_none_is_lost():
 
 
 def test_children_cross_the_last_generations_winners_with_the_mother_as_she_is_now():
-    part = WinnersES(pairs=6, winners=0.5, injected=0, sigma=0.1, crossover=ElementCopy(0.5))
-    like = Actor(KEY, 1, 1, (16,), False)
-    members, state = part.ask(part.init(KEY, trees.flat(like)), 12, like, None)
+    part = WinnersES(pairs=6, injected=0, sigma=0.1)
+    members, state = part.ask(part.init(KEY, trees.flat(LIKE)), 12, LIKE, None)
     state = part.tell(state, [played(m, float(k)) for k, m in enumerate(members)])
-    closed = part.close(KEY, state, like, 10, False)
+    closed = part.close(KEY, state, LIKE, 10, False)
     mother, winners = np.asarray(closed.mother), state.best
     for child in closed.children:
-        from_winner = [np.mean(child == winner) for winner in winners]
-        assert max(from_winner) == pytest.approx(0.5, abs=0.2)
-        assert ((child == mother) | (child == winners[np.argmax(from_winner)])).all()
+        shares = [np.mean(child == winner) for winner in winners]
+        assert 0.05 < max(shares) < 0.6
+        assert ((child == mother) | (child == winners[np.argmax(shares)])).all()
 
 
 # -- the learner's phases
@@ -254,15 +265,15 @@ def test_142_phases_are_expected_in_a_million_nominal_steps():
 
 
 def test_a_phase_comes_as_often_as_its_chance_says():
-    """A thousand generations of one pair, every one a chance of a quarter: 250 phases, within three deviations of 13.7."""
+    """Four hundred generations of one pair, each a chance of a quarter: 100 phases, within three deviations of 8.7."""
     algorithm = small(
         pairs=1, final_chance=0.25, chance_decay=1e-9, gradient_interval=1, winners=0.0, injected=0, sac_episodes=1
     )
     state, like = algorithm.init(KEY), algorithm._like
     members, strategy = algorithm.evolver.ask(state.strategy, 2, like, None)
     told = algorithm.evolver.tell(strategy, [played(m, float(k)) for k, m in enumerate(members)])
-    closed = [algorithm._closed(jax.random.fold_in(KEY, k), replace(state, strategy=told)) for k in range(1_000)]
-    assert abs(sum(int(s.phases) for s in closed) - 250) < 3 * 13.7
+    closed = [algorithm._closed(jax.random.fold_in(KEY, k), replace(state, strategy=told)) for k in range(400)]
+    assert abs(sum(int(s.phases) for s in closed) - 100) < 3 * 8.7
 
 
 def test_a_phase_is_its_episodes_each_followed_by_as_many_gradient_steps_as_it_had_frames():
@@ -375,7 +386,9 @@ def test_on_the_asynchronous_schedule_the_learner_has_its_phases_too():
     assert int(state.learner.updates) > 0
 
 
-@pytest.mark.parametrize("learner", [TD3(batch_size=8, critic_hidden=(8, 8), warmup=8), genepool.DDPG(batch_size=8)])
+@pytest.mark.parametrize(
+    "learner", [TD3(batch_size=8, critic_hidden=(8, 8), warmup=8), genepool.DDPG(batch_size=8, warmup=8)]
+)
 def test_another_learner_takes_sacs_place(learner):
     """Runs only."""
     *_, (state, _) = generations(small(learner=learner, final_chance=1.0), 2)
@@ -420,5 +433,4 @@ def test_the_papers_settings_are_chosen_by_task():
 
 
 def test_a_perturbation_of_nothing_is_nothing():
-    like = Actor(KEY, 1, 1, (4,), False)
-    assert same(Perturbation(3, 0.0)(like), like)
+    assert same(Perturbation(3, 0.0)(LIKE), LIKE)
