@@ -13,7 +13,7 @@ _HOME = {
     "genepool.algorithms.erl": ("ERL",),
     "genepool.algorithms.presets": (
         *("aes_rl", "cem", "cem_rl", "ddpg", "derl", "erl", "es"),
-        *("one_plus_one_es", "pderl", "perl", "rank_es", "td3"),
+        *("one_plus_one_es", "pderl", "perl", "rank_es", "sac", "td3"),
     ),
     "genepool.algorithms.taught": ("Controlled", "FirstHalf", "TaughtES"),
     "genepool.environments.task": ("Task",),
@@ -31,6 +31,7 @@ _HOME = {
     "genepool.evolution.strategies": ("Evosax",),
     "genepool.learning.ddpg": ("DDPG",),
     "genepool.learning.exploration": ("GaussianNoise", "OrnsteinUhlenbeck"),
+    "genepool.learning.sac": ("SAC",),
     "genepool.learning.td3": ("TD3",),
     "genepool.runs.policy": ("Policy", "load"),
     "genepool.runs.training": ("Run", "resume", "train"),

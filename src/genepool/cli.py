@@ -38,6 +38,7 @@ presets:
   rank-es             the same with the rank-based strategy
   ddpg                a learner alone: DDPG, as ERL has it
   td3                 a learner alone: TD3
+  sac                 a learner alone: SAC; as another's, --learner sac
   cem                 a strategy alone: the cross-entropy method
   es                  a strategy alone: OpenAI-ES, from evosax
 
@@ -54,7 +55,7 @@ examples:
 """
 PRESETS = (
     *("erl", "perl", "derl", "pderl", "cem-rl", "aes-rl", "one-plus-one-es", "rank-es"),
-    *("ddpg", "td3", "cem", "es"),
+    *("ddpg", "td3", "sac", "cem", "es"),
 )
 
 

@@ -15,6 +15,7 @@ from genepool.evolution.distribution import CEM
 from genepool.evolution.genetic import Generational
 from genepool.evolution.mutation import Gaussian, Proximal
 from genepool.evolution.strategies import Evosax
+from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3
 
 # psi, xi, omega: PDERL's Table 4
@@ -94,6 +95,12 @@ def td3(task: AnyTask, **options: Any) -> ERL:
     """TD3 (Fujimoto et al. 2018), alone: an episode, then as many gradient steps as it had frames."""
     plain = {"hidden": (400, 300), "layer_norm": False}
     return _assembled(task, options, {}, evolver=None, learner=TD3(), test_episodes=10, test_every=10, **plain)
+
+
+def sac(task: AnyTask, **options: Any) -> ERL:
+    """SAC (Haarnoja et al. 2018), alone, with a fixed temperature: an episode, then as many gradient steps as it had frames."""
+    plain = {"hidden": (256, 256), "layer_norm": False, "activation": "relu", "initial": "xavier"}
+    return _assembled(task, options, {}, evolver=None, learner=SAC(), test_episodes=10, test_every=10, **plain)
 
 
 def cem(task: AnyTask, **options: Any) -> TaughtES:
