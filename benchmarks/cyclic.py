@@ -143,7 +143,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
 def main() -> None:
     """Measure all three panels and draw them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cyclic", description="ESAC's Figure 2")
-    parser.add_argument("--out", type=Path, default=Path("cyclic.png"), help="the figure; the figures go beside it as JSON")
+    parser.add_argument(
+        "--out", type=Path, default=Path("cyclic.png"), help="the figure; the figures go beside it as JSON"
+    )
     parser.add_argument("--frames", type=float, default=2e6, help="true frames of each run on the left")
     parser.add_argument("--generations", type=int, default=100, help="generations of each run on the right")
     parser.add_argument("--seeds", type=int, default=3)

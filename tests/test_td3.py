@@ -307,11 +307,11 @@ def test_actions_of_the_warm_up_are_uniform_over_their_range():
 
 
 def test_it_acts_at_random_until_the_replay_has_the_warm_up_and_with_noise_of_its_own_after_it():
-    part, actor, last = TD3(warmup=100), learner().actor, np.zeros(2)
-    player, _ = part.explore(KEY, actor, last, 20, seen=99)
+    part, state, last = TD3(warmup=100), learner(), np.zeros(2)
+    player, _ = part.explore(KEY, state, last, 20, seen=99)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(player))
-    player, noise = part.explore(KEY, actor, last, 20_000, seen=100)
-    assert player is actor
+    player, noise = part.explore(KEY, state, last, 20_000, seen=100)
+    assert player is state.actor
     np.testing.assert_allclose(noise.std(), 0.1, rtol=0.03)
     np.testing.assert_allclose(noise[:-1].ravel() @ noise[1:].ravel() / noise.size, 0.0, atol=3e-4)  # no memory
 

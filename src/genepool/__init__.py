@@ -14,7 +14,7 @@ _HOME = {
     "genepool.algorithms.esac": ("ESAC",),
     "genepool.algorithms.presets": (
         *("aes_rl", "cem", "cem_rl", "ddpg", "derl", "erl", "es", "esac"),
-        *("one_plus_one_es", "pderl", "perl", "rank_es", "td3"),
+        *("one_plus_one_es", "pderl", "perl", "rank_es", "sac", "td3"),
     ),
     "genepool.algorithms.taught": ("Controlled", "FirstHalf", "TaughtES"),
     "genepool.environments.task": ("Task",),
@@ -34,6 +34,7 @@ _HOME = {
     "genepool.evolution.winners": ("WinnersES",),
     "genepool.learning.ddpg": ("DDPG",),
     "genepool.learning.exploration": ("GaussianNoise", "OrnsteinUhlenbeck"),
+    "genepool.learning.sac": ("SAC",),
     "genepool.learning.td3": ("TD3",),
     "genepool.runs.policy": ("Policy", "load"),
     "genepool.runs.training": ("Run", "resume", "train"),

@@ -39,6 +39,7 @@ presets:
   esac                ESAC: an evolution strategy, and SAC, which learns at selected times
   ddpg                a learner alone: DDPG, as ERL has it
   td3                 a learner alone: TD3
+  sac                 a learner alone: SAC; as another's, --learner sac
   cem                 a strategy alone: the cross-entropy method
   es                  a strategy alone: OpenAI-ES
 
@@ -56,7 +57,7 @@ examples:
 """
 PRESETS = (
     *("erl", "perl", "derl", "pderl", "cem-rl", "aes-rl", "one-plus-one-es", "rank-es", "esac"),
-    *("ddpg", "td3", "cem", "es"),
+    *("ddpg", "td3", "sac", "cem", "es"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Networks as callable pytrees with array leaves only: the actor, ERL's critic, and the plainer one of TD3.
+"""Networks as callable pytrees with array leaves only: actors, ERL's critic, and the plainer ones of TD3 and SAC.
 
 They take one state or a batch of them. Entry k along the last axis of every leaf of a layer belongs to its unit k, so
 that an operator may move a unit whole.
@@ -57,6 +57,7 @@ def leaky_relu(x: Array) -> Array:
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "leaky_relu": leaky_relu, "elu": elu}
 Activation = Literal["tanh", "relu", "leaky_relu", "elu"]
+Initial = Literal["fan_in", "xavier"]
 
 
 @jax.custom_vjp
@@ -88,15 +89,17 @@ layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
 class Linear(eqx.Module):
-    """y = x W + b, with W and b drawn from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    """y = x W + b, with W and b drawn from U(-1/sqrt(fan_in), 1/sqrt(fan_in)), or as Xavier has it and without bias."""
 
     weight: Array  # [in, out]
     bias: Array  # [out]
 
-    def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int):
+    def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int, initial: Initial = "fan_in"):
+        xavier = initial == "xavier"
+        limit = (6.0 / (fan_in + fan_out)) ** 0.5 if xavier else fan_in**-0.5
         # drawn on the host: compiling a generator for every shape would take longer than a short training run
-        uniform = lambda *shape: jnp.asarray(rng.uniform(-1.0, 1.0, shape) * fan_in**-0.5, jnp.float32)
-        self.weight, self.bias = uniform(fan_in, fan_out), uniform(fan_out)
+        uniform = lambda *shape: jnp.asarray(rng.uniform(-1.0, 1.0, shape) * limit, jnp.float32)
+        self.weight, self.bias = uniform(fan_in, fan_out), jnp.zeros(fan_out) if xavier else uniform(fan_out)
 
     def __call__(self, x: Array) -> Array:
         """The units' values."""
@@ -111,8 +114,8 @@ class NormalisedLinear(eqx.Module):
     gain: Array
     shift: Array
 
-    def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int):
-        linear = Linear(rng, fan_in, fan_out)
+    def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int, initial: Initial = "fan_in"):
+        linear = Linear(rng, fan_in, fan_out, initial)
         self.weight, self.bias = linear.weight, linear.bias
         self.gain, self.shift = jnp.ones(fan_out), jnp.zeros(fan_out)
 
@@ -143,17 +146,22 @@ class Actor(eqx.Module):
         hidden: Sequence[int] = (128, 128),
         layer_norm: bool = True,
         activation: Activation = "tanh",
+        initial: Initial = "fan_in",
     ):
         rng, sizes = host_random(key), (observation_size, *hidden)
         layer = NormalisedLinear if layer_norm else Linear
-        self.hidden = tuple(layer(rng, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes))
-        self.output, self.activation = Linear(rng, sizes[-1], action_size), activation
+        self.hidden = tuple(layer(rng, fan_in, fan_out, initial) for fan_in, fan_out in pairwise(sizes))
+        self.output, self.activation = Linear(rng, sizes[-1], action_size, initial), activation
 
     def __call__(self, s: Array) -> Array:
         """The action."""
+        return jnp.tanh(self.output(self.features(s)))
+
+    def features(self, s: Array) -> Array:
+        """The units of the last hidden layer."""
         for layer in self.hidden:
             s = ACTIVATIONS[self.activation](layer(s))
-        return jnp.tanh(self.output(s))
+        return s
 
     def explore(self, s: Array, noise: Array) -> Array:
         """The action with noise, kept within [-1, 1]."""
@@ -169,6 +177,50 @@ class Actor(eqx.Module):
     def layer_norm(self) -> bool:
         """Whether the hidden layers are normalised."""
         return isinstance(self.hidden[0], NormalisedLinear)
+
+
+class SquashedGaussian(eqx.Module):
+    """SAC's policy: a = tanh(u), u ~ N(m(s), e^l(s)) with l within [-20, 2]; m is an actor's before its tanh.
+
+    Without noise it is that actor.
+    """
+
+    mean: Actor
+    spread: Linear  # l, from the actor's last hidden layer
+
+    def __init__(self, key: Array, mean: Actor, initial: Initial = "xavier"):
+        self.mean, self.spread = mean, Linear(host_random(key), *mean.sizes[-2:], initial)
+
+    def __call__(self, s: Array) -> Array:
+        """The action without noise."""
+        return self.mean(s)
+
+    def explore(self, s: Array, noise: Array) -> Array:
+        """The action of a standard normal draw."""
+        u, _ = self._drawn(s, noise)
+        return jnp.tanh(u)
+
+    def sample(self, s: Array, noise: Array) -> tuple[Array, Array]:
+        """The action a of a standard normal draw, and log pi(a|s) = sum [log N(u; m, e^l) - log(1 - tanh(u)^2)]."""
+        u, log_std = self._drawn(s, noise)
+        slope = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))  # log(1 - tanh(u)^2), also where that is 0
+        log_pi = jnp.sum(-0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi) - slope, axis=-1)
+        return jnp.tanh(u), log_pi
+
+    def _drawn(self, s: Array, noise: Array) -> tuple[Array, Array]:
+        x = self.mean.features(s)
+        log_std = jnp.clip(self.spread(x), -20.0, 2.0)
+        return self.mean.output(x) + jnp.exp(log_std) * noise, log_std
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Observation size, hidden sizes, action size."""
+        return self.mean.sizes
+
+
+def deterministic(policy: Actor | SquashedGaussian) -> Actor:
+    """The policy without its noise."""
+    return policy.mean if isinstance(policy, SquashedGaussian) else policy
 
 
 class Critic(eqx.Module):
@@ -217,13 +269,14 @@ class QNetwork(eqx.Module):
         action_size: int,
         hidden: Sequence[int] = (400, 300),
         activation: Activation = "leaky_relu",
+        initial: Initial = "fan_in",
     ):
         rng = host_random(key)
-        whole = Linear(rng, observation_size + action_size, hidden[0])
+        whole = Linear(rng, observation_size + action_size, hidden[0], initial)
         self.first = eqx.tree_at(lambda layer: layer.weight, whole, whole.weight[:observation_size])
         self.first_action = whole.weight[observation_size:]
-        self.hidden = tuple(Linear(rng, fan_in, fan_out) for fan_in, fan_out in pairwise(hidden))
-        self.output, self.activation = Linear(rng, hidden[-1], 1), activation
+        self.hidden = tuple(Linear(rng, fan_in, fan_out, initial) for fan_in, fan_out in pairwise(hidden))
+        self.output, self.activation = Linear(rng, hidden[-1], 1, initial), activation
 
     def __call__(self, s: Array, a: Array) -> Array:
         """The value of action a in state s."""
@@ -232,6 +285,32 @@ class QNetwork(eqx.Module):
         for layer in self.hidden:
             x = act(layer(x))
         return self.output(x)[..., 0]
+
+
+class VNetwork(eqx.Module):
+    """V(s): a plain network on the state."""
+
+    hidden: tuple[Linear, ...]
+    output: Linear
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        key: Array,
+        observation_size: int,
+        hidden: Sequence[int] = (256, 256),
+        activation: Activation = "relu",
+        initial: Initial = "fan_in",
+    ):
+        rng, sizes = host_random(key), (observation_size, *hidden)
+        self.hidden = tuple(Linear(rng, fan_in, fan_out, initial) for fan_in, fan_out in pairwise(sizes))
+        self.output, self.activation = Linear(rng, sizes[-1], 1, initial), activation
+
+    def __call__(self, s: Array) -> Array:
+        """The value of state s."""
+        for layer in self.hidden:
+            s = ACTIVATIONS[self.activation](layer(s))
+        return self.output(s)[..., 0]
 
 
 def shrink_output(network: Actor | Critic, factor: float = 0.1) -> Actor | Critic:

@@ -15,6 +15,7 @@ from genepool.algorithms.presets import (
     pderl,
     perl,
     rank_es,
+    sac,
     td3,
 )
 from genepool.algorithms.taught import TaughtES
@@ -22,5 +23,5 @@ from genepool.algorithms.taught import TaughtES
 ALGORITHMS = {"ERL": ERL, "TaughtES": TaughtES, "ESAC": ESAC}
 PRESETS = {
     preset.__name__.replace("_", "-"): preset
-    for preset in (erl, perl, derl, pderl, ddpg, cem_rl, aes_rl, one_plus_one_es, rank_es, esac, td3, cem, es)
+    for preset in (erl, perl, derl, pderl, cem_rl, aes_rl, one_plus_one_es, rank_es, esac, ddpg, td3, sac, cem, es)
 }

@@ -22,8 +22,9 @@ from genepool.evolution.crossover import Distillation
 from genepool.evolution.genetic import FATES, Brood, Generational
 from genepool.evolution.steady import Pool, SteadyState
 from genepool.learning.ddpg import DDPG
+from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3
-from genepool.networks import Activation, Actor
+from genepool.networks import Activation, Actor, Initial
 from genepool.types import Candidate, Individual, Outcome
 
 
@@ -45,7 +46,7 @@ class ERL:
 
     task: Annotated[Task, tyro.conf.arg(name="")]
     evolver: Annotated[Generational | SteadyState | None, tyro.conf.arg(name="")] = field(default_factory=Generational)
-    learner: DDPG | TD3 | None = field(default_factory=DDPG)
+    learner: DDPG | TD3 | SAC | None = field(default_factory=DDPG)
     trials: int = 1  # xi: episodes per individual, whose mean return is its fitness
     sync_period: int = 10  # omega: generations between two clonings of the learner into the population
     memory: int = 8_000  # kappa: transitions in a genetic memory
@@ -53,6 +54,7 @@ class ERL:
     hidden: tuple[int, ...] = (128, 128)  # units of the actor's hidden layers
     layer_norm: bool = True  # of the actor's hidden layers
     activation: Activation = "tanh"  # of the actor's hidden layers
+    initial: Initial = "fan_in"  # how the actor's weights are drawn
     updates_per_frame: float = 1.0  # gradient steps of the learner per counted frame
     test_episodes: int = 5  # fresh episodes in each test of champion and learner; never counted as training
     test_every: int = 1  # generations between two tests
@@ -103,7 +105,7 @@ class ERL:
         """A new population with empty memories, and a new learner."""
         k_members, k_actor, k_learner = jax.random.split(key, 3)
         sizes = self.task.observation_size, self.task.action_size
-        new_actor = lambda k: Actor(k, *sizes, self.hidden, self.layer_norm, self.activation)
+        new_actor = lambda k: Actor(k, *sizes, self.hidden, self.layer_norm, self.activation, self.initial)
         brood = learner = replay = memory = None
         if self.evolver:
             empty = buffer.empty(self.memory, *sizes)
@@ -143,7 +145,7 @@ class ERL:
                 candidate = replace(bred.pop(0), seeds=draw_seeds(rng, self.trials))
             else:
                 seen, horizon = int(state.replay.size), self.task.horizon
-                explorer, noise = self.learner.explore(k_noise, actor, state.noise, horizon, seen)
+                explorer, noise = self.learner.explore(k_noise, state.learner, state.noise, horizon, seen)
                 candidate = Candidate(
                     Individual(explorer, None), draw_seeds(rng, 1), noise, purpose="exploration", origin="learning"
                 )

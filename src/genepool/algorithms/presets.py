@@ -73,7 +73,7 @@ ESAC_TASKS = {
     "Swimmer": {"sac_episodes": 1, "injected": 1},
 }
 ESAC_CONTROL = {"sigma": 0.01, "rate": 0.01}  # of the DM Control tasks
-ESAC_TASKS |= {name: ESAC_CONTROL for name in ("CartpoleSwingup", "WalkerWalk", "WalkerRun")}
+ESAC_TASKS |= dict.fromkeys(("CartpoleSwingup", "WalkerWalk", "WalkerRun"), ESAC_CONTROL)
 ESAC_TASKS |= {
     name: ESAC_CONTROL | {"sac_episodes": 1}
     for name in (
@@ -114,6 +114,12 @@ def td3(task: AnyTask, **options: Any) -> ERL:
     """TD3 (Fujimoto et al. 2018), alone: an episode, then as many gradient steps as it had frames."""
     plain = {"hidden": (400, 300), "layer_norm": False}
     return _assembled(task, options, {}, evolver=None, learner=TD3(), test_episodes=10, test_every=10, **plain)
+
+
+def sac(task: AnyTask, **options: Any) -> ERL:
+    """SAC (Haarnoja et al. 2018), alone, with a fixed temperature: an episode, then as many gradient steps as it had frames."""
+    plain = {"hidden": (256, 256), "layer_norm": False, "activation": "relu", "initial": "xavier"}
+    return _assembled(task, options, {}, evolver=None, learner=SAC(), test_episodes=10, test_every=10, **plain)
 
 
 def cem(task: AnyTask, **options: Any) -> TaughtES:

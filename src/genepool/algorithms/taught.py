@@ -24,8 +24,9 @@ from genepool.evolution.asynchronous import AsynchronousES, RankES
 from genepool.evolution.distribution import CEM, Told
 from genepool.evolution.strategies import Evosax
 from genepool.learning.lessons import Lesson
+from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3, random_player
-from genepool.networks import Activation, Actor
+from genepool.networks import Activation, Actor, SquashedGaussian, deterministic
 from genepool.types import Candidate, Individual, Outcome
 
 WARMING, UNTAUGHT, TAUGHT = 1, 2, 3  # what a candidate is out as
@@ -92,7 +93,7 @@ class TaughtES:
 
     task: Annotated[Task, tyro.conf.arg(name="")]
     evolver: CEM | AsynchronousES | RankES | Evosax = field(default_factory=CEM)  # the search distribution
-    learner: TD3 | None = field(default_factory=TD3)  # the teacher
+    learner: TD3 | SAC | None = field(default_factory=TD3)  # the teacher
     lessons: FirstHalf | Controlled = field(default_factory=FirstHalf)  # who is taught
     trials: int = 1  # episodes per individual, whose mean return is its fitness
     warmup: int = 10_000  # frames before the critic begins to learn
@@ -149,14 +150,10 @@ class TaughtES:
         """The same on this schedule."""
         return replace(self, asynchronous=schedule == "asynchronous")
 
-    def _new_actor(self, key: Array) -> Actor:
-        sizes = self.task.observation_size, self.task.action_size
-        return Actor(key, *sizes, self.hidden, self.layer_norm, self.activation)
-
     def init(self, key: Array) -> TaughtState:
         """A distribution around a new actor, and a new learner."""
         k_actor, k_strategy, k_learner = jax.random.split(key, 3)
-        actor = self._new_actor(k_actor)
+        actor = _new_actor(k_actor, *self._shape)
         learner = replay = None
         if self.learner:
             inner = self.learner.init(k_learner, actor)
@@ -201,7 +198,7 @@ class TaughtES:
             rng = trees.host_random(k_seeds)
             seeds = draw_seeds(rng, self.trials)
             if warming:
-                player, noise = random_player(k_lesson, mean, self.task.horizon)
+                player, noise = random_player(k_lesson, deterministic(mean), self.task.horizon)
                 candidate = Candidate(Individual(player, None), seeds[:1], noise, purpose="warm-up")
                 kind = WARMING
             else:
@@ -219,9 +216,14 @@ class TaughtES:
             candidates.append(replace(candidate, number=number, version=int(state.roll.told)))
         return candidates, replace(state, strategy=strategy, counts=counts, roll=roll)
 
-    def _actor(self, vector: np.ndarray) -> Actor:
+    @property
+    def _shape(self) -> tuple[Any, ...]:
+        """Of an individual's policy: SAC teaches distributions, and both of their heads evolve."""
         sizes = self.task.observation_size, self.task.action_size
-        return trees.unflat(vector, _template(*sizes, self.hidden, self.layer_norm, self.activation))
+        return isinstance(self.learner, SAC), *sizes, self.hidden, self.layer_norm, self.activation
+
+    def _actor(self, vector: np.ndarray) -> Actor | SquashedGaussian:
+        return trees.unflat(vector, _template(*self._shape))
 
     def _ready(self, state: TaughtState) -> bool:
         """Whether there is a critic to learn from."""
@@ -331,7 +333,7 @@ class TaughtES:
 
     def policies(self, state: TaughtState) -> dict[str, Actor]:
         """What is worth testing: the mean, whose score both papers report."""
-        return {"champion": self._actor(self.evolver.mean(state.strategy))}
+        return {"champion": deterministic(self._actor(self.evolver.mean(state.strategy)))}
 
     def report(self, state: TaughtState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """What a record of the generation says besides its outcomes."""
@@ -347,7 +349,12 @@ class TaughtES:
         return report
 
 
+def _new_actor(key: Array, gaussian: bool, *shape: Any) -> Actor | SquashedGaussian:
+    actor = Actor(key, *shape)
+    return SquashedGaussian(jax.random.fold_in(key, 1), actor) if gaussian else actor
+
+
 @lru_cache(maxsize=8)
-def _template(*shape: Any) -> Actor:
+def _template(*shape: Any) -> Actor | SquashedGaussian:
     """Any actor of this shape."""
-    return jax.tree.map(np.asarray, Actor(jax.random.key(0), *shape))
+    return jax.tree.map(np.asarray, _new_actor(jax.random.key(0), *shape))

@@ -46,7 +46,9 @@ class SteadyState:
     tournament: int = 3  # individuals drawn for each tournament
     crossover_probability: float = 0.5  # of a child; the others have one parent
     mutation_probability: float = 0.9  # of a child
-    crossover: RowCopy | ElementCopy | Distillation = field(default_factory=RowCopy)  # two parents' children; the first one lives
+    crossover: RowCopy | ElementCopy | Distillation = field(
+        default_factory=RowCopy
+    )  # two parents' children; the first one lives
     mutation: Gaussian | Proximal = field(default_factory=Gaussian)  # one parent's child
 
     def __post_init__(self):

@@ -66,9 +66,9 @@ class DDPG:
         """The policy learnt so far."""
         return state.actor
 
-    def explore(self, key: Array, actor: Actor, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
+    def explore(self, key: Array, state: DDPGState, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
         """Who plays an exploring episode, and the noise on its actions, which follows the row `last`."""
-        return actor, np.asarray(self.noise.draw(key, last, steps))
+        return state.actor, np.asarray(self.noise.draw(key, last, steps))
 
     def critic(self, state: DDPGState) -> Callable[[Array, Array], Array]:
         """Q(s, a), the online critic."""

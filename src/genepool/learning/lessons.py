@@ -24,12 +24,12 @@ class Learner(Protocol):
         """A learner that begins with this actor. Its state has `updates`, the gradient steps so far."""
 
     def actor(self, state: Any) -> Actor:
-        """The policy learnt so far."""
+        """The policy learnt so far, deterministic."""
 
     def critic(self, state: Any) -> Callable[[Array, Array], Array]:
         """Q(s, a)."""
 
-    def explore(self, key: Array, actor: Actor, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
+    def explore(self, key: Array, state: Any, last: Array, steps: int, seen: int) -> tuple[Any, np.ndarray]:
         """Who plays an exploring episode, and the noise on its actions; `seen` rows are in the replay."""
 
     def update(self, key: Array, state: Any, replay: Buffer, steps: int) -> Any:

@@ -87,11 +87,11 @@ class TD3:
 
     teacher = critic
 
-    def explore(self, key: Array, actor: Actor, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
+    def explore(self, key: Array, state: TD3State, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
         """The actor with noise on its actions; during the warm-up, actions drawn uniformly from their range."""
         if seen < self.warmup:
-            return random_player(key, actor, steps)
-        return actor, np.asarray(self.noise.draw(key, last, steps))
+            return random_player(key, state.actor, steps)
+        return state.actor, np.asarray(self.noise.draw(key, last, steps))
 
     def update(self, key: Array, state: TD3State, replay: buffer.Buffer, steps: int) -> TD3State:
         """Take `steps` steps of the critics, and one of the actor and the targets after every `policy_delay` of them."""
@@ -103,13 +103,13 @@ class TD3:
             state.actor_optimiser,
             state.critic_optimiser,
         )
-        networks, losses = _in_blocks(partial(_update, self), key, networks, replay, steps)
+        networks, losses = in_blocks(partial(_update, self), key, networks, replay, steps)
         return TD3State(*networks, losses, state.updates + steps)
 
     def update_critic(self, key: Array, state: TD3State, policy: Actor, replay: buffer.Buffer, steps: int) -> TD3State:
         """Take `steps` steps of the critics towards the value of the given policy; their targets follow every step."""
         learning = (state.critics, state.target_critics, state.critic_optimiser)
-        learning, losses = _in_blocks(partial(_update_critic, self, policy), key, learning, replay, steps)
+        learning, losses = in_blocks(partial(_update_critic, self, policy), key, learning, replay, steps)
         critics, target_critics, optimiser = learning
         changed = lambda s: (s.critics, s.target_critics, s.critic_optimiser, s.losses, s.updates)
         return eqx.tree_at(changed, state, (critics, target_critics, optimiser, losses, state.updates + steps))
@@ -150,17 +150,21 @@ def random_player(key: Array, actor: Actor, steps: int) -> tuple[Actor, np.ndarr
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), actor), np.asarray(noise)
 
 
-def _in_blocks(work: Callable, key: Array, networks: Any, replay: buffer.Buffer, steps: int) -> tuple[Any, np.ndarray]:
-    total = np.zeros(2)
+def in_blocks(
+    work: Callable, key: Array, networks: Any, replay: buffer.Buffer, steps: int, losses: int = 2
+) -> tuple[Any, np.ndarray]:
+    """The networks after `steps` steps, one compiled block after the other, and the means of the losses."""
+    total = np.zeros(losses)
     for begin in range(0, steps, BLOCK):
         count = min(BLOCK, steps - begin)
-        networks, losses = work(jax.random.fold_in(key, begin), networks, replay, count)
-        total += np.asarray(losses)
+        networks, found = work(jax.random.fold_in(key, begin), networks, replay, count)
+        total += np.asarray(found)
     return networks, (total / max(1, steps)).astype(np.float32)
 
 
-def _follow(part: TD3, slow: Any, fast: Any) -> Any:
-    return jax.tree.map(lambda s, f: s + part.tau * (f - s), slow, fast)
+def follow(tau: float, slow: Any, fast: Any) -> Any:
+    """The slow weights, a share tau nearer to the fast ones."""
+    return jax.tree.map(lambda s, f: s + tau * (f - s), slow, fast)
 
 
 def _minibatches(part: TD3, key: Array, replay: buffer.Buffer) -> Callable[[Array], tuple[Transitions, Array]]:
@@ -195,7 +199,7 @@ def _update(part: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps
         states = drawn(g * delay + delay - 1)[0].observation
         loss, gradient = jax.value_and_grad(part.actor_loss)(actor, critics[0], states)
         actor, actor_state = Adam(part.actor_rate).step(actor, gradient, actor_state)
-        target_actor, target_critics = _follow(part, target_actor, actor), _follow(part, target_critics, critics)
+        target_actor, target_critics = follow(part.tau, target_actor, actor), follow(part.tau, target_critics, critics)
         networks = (actor, critics, target_actor, target_critics, actor_state, critic_state)
         return networks, losses + jnp.stack([0.0, delay * loss])
 
@@ -212,7 +216,7 @@ def _update_critic(
     def step(i, carry):
         (critics, target_critics, optimiser), losses = carry
         critics, optimiser, loss = _critic_step(part, policy, target_critics, critics, optimiser, drawn(i))
-        return (critics, _follow(part, target_critics, critics), optimiser), losses + jnp.stack([loss, jnp.nan])
+        return (critics, follow(part.tau, target_critics, critics), optimiser), losses + jnp.stack([loss, jnp.nan])
 
     return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(2)))
 

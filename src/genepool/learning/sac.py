@@ -1,0 +1,259 @@
+"""SAC (Haarnoja et al. 2018): alone, beside a population (ERL, ESAC), and as a teacher (CEM-RL, AES-RL).
+
+The actor is a distribution, and to be undecided is worth something: alpha times the entropy. The critics learn that soft
+value by slow copies of themselves (SAC's second form), or by a network for V with a slow copy (its first, ESAC's
+Algorithm 1). Whose value they learn is up to who asks, as with TD3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from genepool import buffer
+from genepool.errors import UserError
+from genepool.learning.td3 import BLOCK, Critics, follow, in_blocks, random_player
+from genepool.networks import Activation, Actor, Initial, QNetwork, SquashedGaussian, VNetwork
+from genepool.optimiser import Adam, adam_init
+from genepool.types import Transitions
+
+
+class Valuation(eqx.Module):
+    """What a critic step changes."""
+
+    critics: Critics
+    value: VNetwork | None  # V, where there is one
+    target: Critics | VNetwork  # the slow copy: of V, or of the critics
+    log_temperature: Array
+    optimisers: tuple[Any, Any, Any]  # of critics, V and temperature
+
+
+class SACState(eqx.Module):
+    """The actor, what it is judged by, and their optimisers."""
+
+    policy: SquashedGaussian
+    optimiser: Any  # the policy's
+    valuation: Valuation
+    losses: np.ndarray  # of critics and actor, and the entropy: means over the last call
+    updates: np.ndarray  # gradient steps of the critics so far
+
+
+class Teacher(NamedTuple):
+    """What an actor climbs."""
+
+    critics: Critics
+    temperature: Array
+
+
+@dataclass(frozen=True)
+class SAC:
+    """y = r + gamma (1 - d) V'(s'), V(s) = E [min_j Q_j(s, a) - alpha log pi(a|s)]; the actor descends E [alpha log pi - min_j Q_j].
+
+    Differs from ESAC's Algorithm 1 in the order of a step: the critics go before V, so that V and the actor may use the
+    same values Q_j(s, a).
+    """
+
+    critics: Literal["twin", "value"] = "twin"  # V'(s') by slow copies of both critics, or by that of a network for V
+    batch_size: int = 256  # transitions per gradient step
+    actor_rate: float = 3e-4  # Adam's learning rate for the actor
+    critic_rate: float = 3e-4  # Adam's learning rate for the critics and V
+    discount: float = 0.99  # gamma: discount factor
+    tau: float = 0.005  # tau: how far the targets follow in each step
+    temperature: float = 0.2  # alpha (ESAC: lambda): what entropy is worth; where it is automatic, at the beginning
+    automatic: bool = False  # alpha seeks the entropy that is wanted
+    target_entropy: float | None = None  # the entropy that is wanted; none: -|A|
+    temperature_rate: float = 3e-4  # Adam's learning rate for log alpha
+    warmup: int = 256  # no learning until the replay holds more than this
+    random_frames: int = 10_000  # exploring episodes are random until the replay holds this
+    critic_hidden: tuple[int, ...] = (256, 256)  # units of the hidden layers of critics and V
+    critic_activation: Activation = "relu"  # of the hidden layers of critics and V
+    initial: Initial = "xavier"  # how the weights of critics, V and the actor's spread are drawn
+
+    def __post_init__(self):
+        if self.batch_size < 1 or self.warmup < 0 or self.random_frames < 0:
+            raise UserError("the learner needs a batch of 1 or more, a warm-up and random frames of 0 or more")
+        if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.tau <= 1.0):
+            raise UserError("the learner's discount and tau lie between 0 and 1")
+        if self.temperature < 0.0 or (self.automatic and self.temperature == 0.0):
+            raise UserError("the temperature is 0 or more, and above 0 where it is automatic")
+        if not self.critic_hidden or min(self.critic_hidden) < 1:
+            raise UserError("critic hidden needs the units of one layer or more, each 1 or more")
+
+    def init(self, key: Array, actor: Actor | SquashedGaussian) -> SACState:
+        """A learner that begins with this policy, or with a distribution around this actor."""
+        k_spread, k_value, *k_critics = jax.random.split(key, 4)
+        policy = actor if isinstance(actor, SquashedGaussian) else SquashedGaussian(k_spread, actor, self.initial)
+        observation, action, shape = actor.sizes[0], actor.sizes[-1], (self.critic_hidden, self.critic_activation)
+        critics = tuple(QNetwork(k, observation, action, *shape, self.initial) for k in k_critics)
+        value = VNetwork(k_value, observation, *shape, self.initial) if self.critics == "value" else None
+        log_temperature = jnp.log(jnp.asarray(self.temperature, jnp.float32))
+        optimisers = adam_init(critics), adam_init(value), adam_init(log_temperature)
+        valuation = Valuation(critics, value, value or critics, log_temperature, optimisers)
+        losses, updates = np.full(3, np.nan, np.float32), np.zeros((), np.int64)
+        return SACState(policy, adam_init(policy), valuation, losses, updates)
+
+    def actor(self, state: SACState) -> Actor:
+        """The policy learnt so far, without noise."""
+        return state.policy.mean
+
+    def critic(self, state: SACState) -> Callable[[Array, Array], Array]:
+        """Q_1(s, a)."""
+        return state.valuation.critics[0]
+
+    def teacher(self, state: SACState) -> Teacher:
+        """The critics and the temperature."""
+        return Teacher(state.valuation.critics, jnp.exp(state.valuation.log_temperature))
+
+    def explore(self, key: Array, state: SACState, last: Array, steps: int, seen: int) -> tuple[Any, np.ndarray]:
+        """The policy with a draw for each action; in the beginning, actions drawn uniformly from their range."""
+        if seen < self.random_frames:
+            return random_player(key, state.policy.mean, steps)
+        return state.policy, np.asarray(jax.random.normal(key, (steps, *last.shape)))
+
+    def update(self, key: Array, state: SACState, replay: buffer.Buffer, steps: int) -> SACState:
+        """Take `steps` steps of critics, temperature and actor."""
+        learning = state.policy, state.optimiser, state.valuation
+        learning, losses = in_blocks(partial(_update, self), key, learning, replay, steps, losses=3)
+        return SACState(*learning, losses, state.updates + steps)
+
+    def update_critic(
+        self, key: Array, state: SACState, policy: SquashedGaussian, replay: buffer.Buffer, steps: int
+    ) -> SACState:
+        """Take `steps` steps of critics and temperature towards the value of the given policy."""
+        work = partial(_update_critic, self, policy)
+        valuation, losses = in_blocks(work, key, state.valuation, replay, steps, losses=3)
+        return SACState(state.policy, state.optimiser, valuation, losses, state.updates + steps)
+
+    def improve(
+        self, key: Array, actor: SquashedGaussian, teacher: Teacher, states: Array, filled: Array, steps: int
+    ) -> SquashedGaussian:
+        """The policy after `steps` steps against frozen critics and temperature, with fresh Adam."""
+        learning = actor, adam_init(actor)
+        for begin in range(0, steps, BLOCK):
+            k_block, count = jax.random.fold_in(key, begin), min(BLOCK, steps - begin)
+            learning = _improve(self, k_block, learning, teacher, states, filled, count)
+        return learning[0]
+
+    def report(self, state: SACState) -> dict[str, Any]:
+        """Losses, entropy, temperature and gradient steps, for the record."""
+        names = "critic_loss", "actor_loss", "entropy"
+        found = {
+            name: float(loss) if np.isfinite(loss) else None for name, loss in zip(names, state.losses, strict=True)
+        }
+        return found | {"temperature": float(self.teacher(state).temperature), "updates": int(state.updates)}
+
+    def targets(self, now: Valuation, draw: tuple[Array, Array] | None, batch: Transitions) -> Array:
+        """y = r + gamma (1 - d) V'(s'), where without V it is min_j Q'_j(s', a') - alpha log pi(a'|s') of the draw."""
+        s = batch.next_observation
+        value = now.target(s) if draw is None else soft_value(now.target, jnp.exp(now.log_temperature), s, *draw)
+        return batch.reward + self.discount * (1.0 - batch.terminated) * value
+
+    def critic_loss(self, critics: Critics, batch: Transitions, y: Array) -> Array:
+        """mean (Q_1 - y)^2 + mean (Q_2 - y)^2; half of that beside V."""
+        errors = (critic(batch.observation, batch.action) - y for critic in critics)
+        return (0.5 if self.critics == "value" else 1.0) * sum(jnp.mean(error**2) for error in errors)
+
+    def value_loss(self, value: VNetwork, states: Array, v: Array) -> Array:
+        """1/2 mean (V - v)^2."""
+        return 0.5 * jnp.mean((value(states) - v) ** 2)
+
+    def temperature_loss(self, log_temperature: Array, log_pi: Array, action_size: int) -> Array:
+        """-log alpha mean (log pi + H)."""
+        wanted = -action_size if self.target_entropy is None else self.target_entropy
+        return -log_temperature * jnp.mean(log_pi + wanted)
+
+    def actor_loss(self, policy: SquashedGaussian, teacher: Teacher, states: Array, noise: Array) -> Array:
+        """mean [alpha log pi(a|s) - min_j Q_j(s, a)]."""
+        return -jnp.mean(soft_value(*teacher, states, *policy.sample(states, noise)))
+
+
+def soft_value(critics: Critics, temperature: Array, s: Array, a: Array, log_pi: Array) -> Array:
+    """min_j Q_j(s, a) - alpha log pi(a|s)."""
+    return jnp.minimum(*(critic(s, a) for critic in critics)) - temperature * log_pi
+
+
+def _minibatches(part: SAC, key: Array, replay: buffer.Buffer) -> Callable[[Array], tuple[Transitions, Array]]:
+    """A function from the step to its minibatch and the noise of its actions, [2, batch, |A|]."""
+    k_places, k_noise = jax.random.split(key)
+    places = buffer.sample(k_places, replay, (BLOCK, part.batch_size))
+    noise = jax.random.normal(k_noise, (BLOCK, 2, part.batch_size, replay.data.action.shape[-1]))
+    return lambda i: (jax.tree.map(lambda leaf: leaf[places[i]], replay.data), noise[i])
+
+
+def _critic_step(
+    part: SAC, policy: SquashedGaussian, now: Valuation, batch: Transitions, noise: Array
+) -> tuple[Valuation, Array, Array]:
+    """The valuation after a step, its loss, and the entropy of the policy's actions."""
+    adam, states = Adam(part.critic_rate), batch.observation
+    critic_optimiser, value_optimiser, temperature_optimiser = now.optimisers
+    twin = part.critics == "twin"
+    draw = policy.sample(batch.next_observation, noise[1]) if twin else None
+    y = part.targets(now, draw, batch)
+    loss, gradient = jax.value_and_grad(part.critic_loss)(now.critics, batch, y)
+    critics, critic_optimiser = adam.step(now.critics, gradient, critic_optimiser)
+    value, log_temperature = now.value, now.log_temperature
+    if not twin:
+        draw = policy.sample(states, noise[0])
+        v = soft_value(critics, jnp.exp(log_temperature), states, *draw)
+        value_loss, gradient = jax.value_and_grad(part.value_loss)(value, states, v)
+        value, value_optimiser = adam.step(value, gradient, value_optimiser)
+        loss = loss + value_loss
+    if part.automatic:
+        gradient = jax.grad(part.temperature_loss)(log_temperature, draw[1], batch.action.shape[-1])
+        rate = Adam(part.temperature_rate)
+        log_temperature, temperature_optimiser = rate.step(log_temperature, gradient, temperature_optimiser)
+    target = follow(part.tau, now.target, critics if twin else value)
+    optimisers = critic_optimiser, value_optimiser, temperature_optimiser
+    return Valuation(critics, value, target, log_temperature, optimisers), loss, -jnp.mean(draw[1])
+
+
+@partial(jax.jit, static_argnums=0)
+def _update(part: SAC, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
+    drawn = _minibatches(part, key, replay)
+
+    def step(i, carry):
+        (policy, optimiser, valuation), losses = carry
+        batch, noise = drawn(i)
+        valuation, critic_loss, entropy = _critic_step(part, policy, valuation, batch, noise)
+        teacher = Teacher(valuation.critics, jnp.exp(valuation.log_temperature))
+        loss, gradient = jax.value_and_grad(part.actor_loss)(policy, teacher, batch.observation, noise[0])
+        policy, optimiser = Adam(part.actor_rate).step(policy, gradient, optimiser)
+        return (policy, optimiser, valuation), losses + jnp.stack([critic_loss, loss, entropy])
+
+    return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(3)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _update_critic(
+    part: SAC, policy: SquashedGaussian, key: Array, valuation: Valuation, replay: buffer.Buffer, steps: Array
+) -> tuple[Valuation, Array]:
+    drawn = _minibatches(part, key, replay)
+
+    def step(i, carry):
+        valuation, losses = carry
+        valuation, loss, entropy = _critic_step(part, policy, valuation, *drawn(i))
+        return valuation, losses + jnp.stack([loss, jnp.nan, entropy])
+
+    return jax.lax.fori_loop(0, steps, step, (valuation, jnp.zeros(3)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _improve(
+    part: SAC, key: Array, learning: tuple, teacher: Teacher, states: Array, filled: Array, steps: Array
+) -> tuple[SquashedGaussian, Any]:
+    k_places, k_noise = jax.random.split(key)
+    places = jax.random.randint(k_places, (BLOCK, part.batch_size), 0, filled)
+    noise = jax.random.normal(k_noise, (BLOCK, part.batch_size, learning[0].sizes[-1]))
+
+    def step(i, learning):
+        policy, optimiser = learning
+        gradient = jax.grad(part.actor_loss)(policy, teacher, states[places[i]], noise[i])
+        return Adam(part.actor_rate).step(policy, gradient, optimiser)
+
+    return jax.lax.fori_loop(0, steps, step, learning)
