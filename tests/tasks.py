@@ -36,3 +36,20 @@ class Sick(Reach):
                 raise RuntimeError("the joint broke")
             observation = observation * np.nan
         return observation, reward, *rest
+
+
+class Switch(gymnasium.Env):
+    """Three positions, 7 to 9; it shows the one that it was last put in, for ten steps."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 9.0, (1,))
+    action_space = gymnasium.spaces.Discrete(3, start=7)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.t += 1
+        return np.array([action], np.float32), 0.0, False, self.t >= 10, {}

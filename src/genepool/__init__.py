@@ -17,7 +17,8 @@ _HOME = {
         *("one_plus_one_es", "pderl", "perl", "rank_es", "sac", "td3"),
     ),
     "genepool.algorithms.taught": ("Controlled", "FirstHalf", "TaughtES"),
-    "genepool.environments.task": ("Task",),
+    "genepool.environments.cyclic": ("CyclicMDP",),
+    "genepool.environments.task": ("Task", "find"),
     "genepool.errors": ("UserError",),
     "genepool.evolution.asynchronous": (
         *("AbsoluteBaseline", "AdaptiveN", "AsynchronousES", "FixedN", "FullMove", "LinearRange"),

@@ -43,7 +43,8 @@ presets:
   cem                 a strategy alone: the cross-entropy method
   es                  a strategy alone: OpenAI-ES
 
-tasks: any Gymnasium id with Box observations and actions, or module:function for an environment of your own
+tasks: any Gymnasium id with Box observations and Box or Discrete actions, DM Control's by name (CheetahRun, WalkerWalk),
+CyclicMDP, or module:function for an environment of your own
 
 examples:
   genepool train pderl HalfCheetah-v5 --frames 1e6 --seed 3

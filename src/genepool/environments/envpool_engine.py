@@ -1,13 +1,16 @@
 """The EnvPool engine: MuJoCo, DM Control and Box2D tasks stepped by C++ threads."""
 
+import math
 import warnings
 from collections.abc import Sequence
 
 import envpool
 import numpy as np
 from envpool.registration import registry
+from gymnasium.spaces import Box
 
-from genepool.environments.spaces import Spaces, box_spaces
+from genepool.environments import dm_control
+from genepool.environments.spaces import Spaces, flat_spaces
 
 
 class EnvPoolEngine:
@@ -15,7 +18,8 @@ class EnvPoolEngine:
 
     def __init__(self, id: str, threads: int):
         self._id, self._threads = id, threads
-        self._limit = envpool.make_spec(id).config.max_episode_steps
+        spec = envpool.make_spec(id)
+        self._limit, self._kind = spec.config.max_episode_steps, spec.action_space.dtype
 
     def begin(self, seeds: Sequence[int]) -> np.ndarray:
         """Start one episode per seed."""
@@ -23,26 +27,37 @@ class EnvPoolEngine:
         # EnvPool calls an episode that fails in its very last step truncated; with its own limit out of the way,
         # `done` means terminated and nothing else, and the limit is ours to set.
         threads = min(n, self._threads)
-        self._pool = envpool.make_gymnasium(
-            self._id, num_envs=n, num_threads=threads, seed=list(seeds), max_episode_steps=self._limit + 1
-        )
+        options = {"num_envs": n, "num_threads": threads, "seed": list(seeds), "max_episode_steps": self._limit + 1}
+        with dm_control.plain(self._id) as assets:
+            self._pool = envpool.make_gymnasium(self._id, **options, **assets)
         keys = list(self._pool._state_keys)
-        self._wanted = [keys.index(name) for name in ("obs", "reward", "done")]
+        self._wanted = [keys.index(name) for name in ("reward", "done")]
+        given = [key for key in keys if key.partition(":")[0] == "obs"]
+        self._parts = [keys.index(key) for key in dm_control.shown(self._id, given, "obs:")]
         self._pool._reset(np.arange(n, dtype=np.int32))
         self._steps = 0
-        return self._pool._recv()[self._wanted[0]].reshape(n, -1)
+        return self._flat(self._pool._recv())
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated."""
-        self._pool._send([live, live, actions.astype(np.float64)])
+        self._pool._send([live, live, actions.astype(self._kind)])
         answer = self._pool._recv()
-        observations, rewards, terminated = (answer[k] for k in self._wanted)
+        rewards, terminated = (answer[k] for k in self._wanted)
         self._steps += 1
-        return observations.reshape(len(live), -1), rewards, terminated, np.full(len(live), self._steps >= self._limit)
+        return self._flat(answer), rewards, terminated, np.full(len(live), self._steps >= self._limit)
+
+    def _flat(self, answer: Sequence[np.ndarray]) -> np.ndarray:
+        parts = [answer[k].reshape(len(answer[k]), -1) for k in self._parts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def close(self) -> None:
         """Free the pool."""
         self._pool = None
+
+
+def id_of(task: str) -> str | None:
+    """EnvPool's id of a task, if it has it; DM Control's go by their names without a version too."""
+    return next((id for id in (task, dm_control.versioned(task)) if id in registry.specs), None)
 
 
 def names() -> list[str]:
@@ -51,11 +66,15 @@ def names() -> list[str]:
 
 
 def spaces(id: str) -> Spaces:
-    """The sizes and ranges of a task, found without building it."""
+    """The sizes and ranges of a task, found without building it. The parts of an observation are laid flat."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's, on the precision of the boxes that EnvPool makes
         spec = envpool.make_spec(id)
-        return box_spaces(spec.observation_space, spec.action_space, spec.config.max_episode_steps, id)
+        observation = spec.observation_space
+        if type(observation).__name__ == "Dict" and all(type(part) is Box for part in observation.values()):
+            parts = [observation[name] for name in dm_control.shown(id, list(observation))]
+            observation = Box(-np.inf, np.inf, (sum(math.prod(part.shape) for part in parts),))
+        return flat_spaces(observation, spec.action_space, spec.config.max_episode_steps, id)
 
 
 def version() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The Gymnasium engine: any environment with Box spaces, a user's own first of all."""
+"""The Gymnasium engine: any environment with flat spaces, a user's own first of all."""
 
 import contextlib
 import importlib
@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from genepool.environments.spaces import Spaces, box_spaces
+from genepool.environments.spaces import Spaces, flat_spaces
 from genepool.errors import EpisodeFailed
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import gymnasium
+
+    from genepool.environments import cyclic
 
 
 class GymnasiumEngine:
@@ -77,7 +79,13 @@ def _pass_on(warning: str) -> None:
 def spaces(environment: Any, name: str) -> Spaces:
     """The sizes and ranges of an environment that is a task for us."""
     limit = environment.spec.max_episode_steps if environment.spec else None
-    return box_spaces(environment.observation_space, environment.action_space, limit, name)
+    return flat_spaces(environment.observation_space, environment.action_space, limit, name)
+
+
+def id_of(task: str) -> str | None:
+    """Gymnasium's id of a task, if it knows it; our own goes by its name without a version too."""
+    task = cyclic.ID if task == cyclic.CyclicMDP.__name__ else task
+    return task if task in names() else None
 
 
 def names() -> list[str]:

@@ -9,17 +9,22 @@ import numpy as np
 from genepool.errors import UserError
 
 NO_LIMIT = 10_000  # steps, of an environment that sets itself no time limit
+UNBOUNDED = 1e10  # DM Control's infinity
 
 
 @dataclass(frozen=True)
 class Spaces:
-    """Flat observations, actions in [low, high], at most `horizon` steps."""
+    """Flat observations, actions in [low, high], at most `horizon` steps.
+
+    Of discrete actions, a policy gives each a number in [-1, 1], and the one with the highest is taken.
+    """
 
     observation_shape: tuple[int, ...]
     action_shape: tuple[int, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
     horizon: int
+    first: int | None = None  # of discrete actions, the lowest; none: they are continuous
 
     @property
     def observation_size(self) -> int:
@@ -28,29 +33,34 @@ class Spaces:
 
     @property
     def action_size(self) -> int:
-        """|A|."""
+        """|A|: how many numbers a policy gives."""
         return len(self.low)
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
-        """Actions of a policy, in [-1, 1], as the environment's: low + (a + 1) / 2 (high - low)."""
+        """Actions of a policy, in [-1, 1], as the environment's: low + (a + 1) / 2 (high - low), or argmax a."""
+        if self.first is not None:
+            return self.first + actions.reshape(-1, self.action_size).argmax(axis=1)  # of equals the first
         if self.low != (-1.0,) * len(self.low) or self.high != (1.0,) * len(self.high):
             low, high = np.asarray(self.low, actions.dtype), np.asarray(self.high, actions.dtype)
             actions = low + (actions + 1.0) / 2.0 * (high - low)
         return actions.reshape(-1, *self.action_shape)
 
 
-def box_spaces(observation: Any, action: Any, limit: int | None, name: str) -> Spaces:
-    """The spaces of a task, where both are boxes and the action's is bounded."""
-    for role, space in (("observations", observation), ("actions", action)):
-        if type(space).__name__ != "Box":
+def flat_spaces(observation: Any, action: Any, limit: int | None, name: str) -> Spaces:
+    """The spaces of a task, where observations are a box, and actions a bounded box or discrete."""
+    for role, space, kinds in (("observations", observation, ("Box",)), ("actions", action, ("Box", "Discrete"))):
+        if type(space).__name__ not in kinds:
             raise UserError(
-                f"{name} has {type(space).__name__} {role}: genepool trains on Box observations and Box actions; wrap it"
+                f"{name} has {type(space).__name__} {role}: genepool trains on Box observations and Box or Discrete actions; "
+                "wrap it"
             )
+    shape, horizon = tuple(observation.shape), int(limit or NO_LIMIT)
+    if type(action).__name__ == "Discrete":
+        n = int(action.n)
+        return Spaces(shape, (), (-1.0,) * n, (1.0,) * n, horizon, int(action.start))
     low, high = np.asarray(action.low, float).reshape(-1), np.asarray(action.high, float).reshape(-1)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    if not (np.abs([low, high]) < UNBOUNDED).all():
         raise UserError(
             f"{name} has actions without bounds: wrap it with gymnasium.wrappers.RescaleAction or give its Box a range"
         )
-    return Spaces(
-        tuple(observation.shape), tuple(action.shape), tuple(low.tolist()), tuple(high.tolist()), int(limit or NO_LIMIT)
-    )
+    return Spaces(shape, tuple(action.shape), tuple(low.tolist()), tuple(high.tolist()), horizon)

@@ -75,7 +75,8 @@ class Task:
 def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Task:
     """A task by its id, by "module:function", or by a function that makes the environment.
 
-    EnvPool runs it where EnvPool is installed and has it, Gymnasium otherwise.
+    EnvPool runs it where EnvPool is installed and has it, Gymnasium otherwise. DM Control's tasks are EnvPool's, and go by
+    their usual names, such as CheetahRun; their observations are laid flat in DM Control's own order.
     """
     if isinstance(task, Task):
         return task
@@ -88,14 +89,14 @@ def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Tas
         own = getattr(_imported(module, task), name, None)
         if callable(own):
             return _made_by(own, task, engine)
-    if engine != "gymnasium" and importlib.util.find_spec("envpool") and task in _engine("envpool").names():
-        return _checked(Task(task, "envpool"))
+    if engine != "gymnasium" and _has_envpool() and (id := _engine("envpool").id_of(task)):
+        return _checked(Task(id, "envpool"))
     if engine == "envpool":
         raise UserError(_no_envpool(task))
-    known = _engine("gymnasium").names()
-    if not name and task not in known:
-        raise UserError(f"there is no task {task!r}{_nearest(task, known)}; your own is given as module:function")
-    return _checked(Task(task, "gymnasium"))
+    id = _engine("gymnasium").id_of(task)
+    if not name and not id:
+        raise UserError(_no_task(task, engine))
+    return _checked(Task(id or task, "gymnasium"))
 
 
 def _checked(task: Task) -> Task:
@@ -117,10 +118,25 @@ def _imported(module: str, task: str) -> Any:
         raise UserError(f"cannot import {module!r} of the task {task!r} ({error}): is it on PYTHONPATH?") from None
 
 
+def _has_envpool() -> bool:
+    return importlib.util.find_spec("envpool") is not None
+
+
 def _no_envpool(task: str) -> str:
-    if not importlib.util.find_spec("envpool"):
+    if not _has_envpool():
         return "EnvPool is not installed: pip install 'genepool[envpool]', or use --engine gymnasium"
     return f"EnvPool has no task {task!r}{_nearest(task, _engine('envpool').names())}; --engine gymnasium has others"
+
+
+def _no_task(task: str, engine: str | None) -> str:
+    known = _engine("gymnasium").names()
+    if engine == "gymnasium":
+        return f"Gymnasium has no task {task!r}{_nearest(task, known)}; leave --engine out to look in EnvPool too"
+    if not _has_envpool():
+        more = "DM Control's tasks need EnvPool, which is not installed: pip install 'genepool[envpool]'"
+        return f"there is no task {task!r}{_nearest(task, known)}; {more}"
+    near = _nearest(task, known + _engine("envpool").names())
+    return f"there is no task {task!r}{near}; your own is given as module:function"
 
 
 def _nearest(task: str, known: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ class Policy:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[np.ndarray, None]:
-        """The actions for one observation or a batch, in the environment's own range.
+        """The actions for one observation or a batch, in the environment's own range; of discrete ones, integers.
 
         The signature is Stable-Baselines3's. The policy is deterministic and has no state, so the rest is ignored.
         """
@@ -36,7 +36,7 @@ class Policy:
             )
         rows = observation.reshape(-1, self.spaces.observation_size)
         actions = self.spaces.to_environment(np.asarray(self._act(rows)))
-        return (actions[0] if single else actions), None
+        return (actions[0, ...] if single else actions), None  # an array, also of one discrete action
 
     def save(self, path: str | Path) -> None:
         """Write it as safetensors and JSON."""
