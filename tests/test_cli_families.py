@@ -155,6 +155,7 @@ def test_another_strategy_takes_another_target_policy_with_it(monkeypatch):
         ("train aes-rl Hopper-v5 --workers ray:0", "no workers 'ray:0'"),
         ("train aes-rl Hopper-v5 --workers ray:-3", "no workers 'ray:-3'"),
         ("train aes-rl Hopper-v5 --workers ray:two", "no workers 'ray:two'"),
+        ("train aes-rl Hopper-v5 --workers ray:2 --address 127.0.0.1:1", "cannot join the cluster '127.0.0.1:1'"),
         ("train aes-rl Hopper-v5 --reference-episodes 0", "reference episodes"),
         ("train aes-rl Hopper-v5 --evolver.scale 0", "scale"),
         ("train cem-rl Hopper-v5 --evolver.population 1", "2 individuals"),

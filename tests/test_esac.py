@@ -386,9 +386,7 @@ def test_on_the_asynchronous_schedule_the_learner_has_its_phases_too():
     assert int(state.learner.updates) > 0
 
 
-@pytest.mark.parametrize(
-    "learner", [TD3(batch_size=8, critic_hidden=(8, 8), warmup=8), genepool.DDPG(batch_size=8, warmup=8)]
-)
+@pytest.mark.parametrize("learner", [TD3(batch_size=8, critic_hidden=(8, 8), warmup=8)])
 def test_another_learner_takes_sacs_place(learner):
     """Runs only."""
     *_, (state, _) = generations(small(learner=learner, final_chance=1.0), 2)

@@ -14,6 +14,7 @@ import genepool
 from genepool import trees
 from genepool.algorithms.taught import Controlled, FirstHalf
 from genepool.evolution.asynchronous import AsynchronousES
+from genepool.evolution.distribution import Told
 from genepool.learning.td3 import TD3
 from genepool.runs import checkpoint
 from genepool.schedule import Clock, asynchronous, synchronous
@@ -276,6 +277,38 @@ def test_the_strategy_does_not_move_in_the_warm_up():
     assert same(state.strategy, fresh)
     assert (int(state.frames), int(state.replay.size), int(state.roll.told)) == (80, 80, 4)
     assert state.counts.tolist() == [1, 1]
+
+
+def test_with_warmup_told_random_play_is_credited_to_the_individuals_that_were_sampled():
+    """As the authors' code. Nothing else differs: the same seeds bring the same random returns."""
+    plain, credited = aes(), aes(warmup_told=True)
+    workers, state = genepool.LocalWorkers(plain.task), credited.init(KEY)
+    expected, _ = plain.ask(KEY, plain.init(KEY), 4)
+    sampled, _ = credited.evolver.ask(jax.random.split(KEY)[0], state.strategy, 4)
+    strategy = state.strategy
+    candidates, state = credited.ask(KEY, state, 4)
+    outcomes = workers.map(candidates)
+    assert [o.returns for o in outcomes] == [o.returns for o in workers.map(expected)]
+    state = credited.tell(KEY, state, outcomes)
+    for k, (z, outcome) in enumerate(zip(sampled, outcomes, strict=True)):
+        told = Told(z[None], np.array([outcome.fitness]), np.array([np.mean(outcome.reference_returns)]))
+        strategy = credited.evolver.tell(jax.random.fold_in(KEY, k), strategy, told)
+    assert same(state.strategy, strategy)
+    assert not np.array_equal(strategy.mean, credited.init(KEY).strategy.mean)
+    assert [o.candidate.purpose for o in outcomes] == ["warm-up"] * 4
+    assert (int(state.replay.size), state.counts.tolist()) == (80, [1, 1])
+
+
+def test_a_told_warm_up_ranks_the_first_generation_of_cem():
+    algorithm = small(genepool.cem_rl, random_warmup=True, warmup_told=True)
+    fresh = algorithm.init(KEY)
+    (state, outcomes), (later, _) = generations(algorithm, 2)
+    best = outcomes[int(np.argmax([o.fitness for o in outcomes]))].individual.memory
+    assert {o.candidate.purpose for o in outcomes} == {"warm-up"}
+    np.testing.assert_array_equal(sorted(o.individual.memory[0] for o in outcomes), sorted(fresh.strategy.sample[:, 0]))
+    pull = (state.strategy.mean - fresh.strategy.mean) @ (best - fresh.strategy.mean)
+    assert pull > 0.0
+    assert not same(later.strategy, state.strategy)
 
 
 def test_who_is_out_counts_towards_the_warm_up():

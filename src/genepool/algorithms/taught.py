@@ -98,6 +98,7 @@ class TaughtES:
     trials: int = 1  # episodes per individual, whose mean return is its fitness
     warmup: int = 10_000  # frames before the critic begins to learn
     random_warmup: bool = False  # till then actions are random and not told; else the strategy goes on alone
+    warmup_told: bool = False  # as the authors' code: what random actions bring is told as an individual's own
     catch_up: bool = False  # the critic then takes steps for the warm-up's frames too
     critic_head_start: int = 0  # critic steps before the first lesson
     # whose value the critics learn: the untaught individuals' one after the other (CEM-RL), or the mean's (AES-RL)
@@ -191,7 +192,8 @@ class TaughtES:
         out, mean_length = int(roll.asked - roll.told) - n, state.lengths[state.lengths > 0]
         expected = out * float(mean_length.mean() if len(mean_length) else self.task.horizon)
         warming = self.random_warmup and state.frames + expected < self.warmup
-        vectors, strategy = (None, state.strategy) if warming else self.evolver.ask(k_sample, state.strategy, n)
+        sampled = not warming or self.warmup_told
+        vectors, strategy = self.evolver.ask(k_sample, state.strategy, n) if sampled else (None, state.strategy)
         mean, candidates = self._actor(self.evolver.mean(state.strategy)), []
         for k, number in enumerate(numbers):
             k_lesson, k_seeds = jax.random.split(jax.random.fold_in(k_rest, k))
@@ -199,7 +201,8 @@ class TaughtES:
             seeds = draw_seeds(rng, self.trials)
             if warming:
                 player, noise = random_player(k_lesson, deterministic(mean), self.task.horizon)
-                candidate = Candidate(Individual(player, None), seeds[:1], noise, purpose="warm-up")
+                credited = vectors[k] if self.warmup_told else None  # in a memory's place: it stays at home
+                candidate = Candidate(Individual(player, credited), seeds[:1], noise, purpose="warm-up")
                 kind = WARMING
             else:
                 individual = Individual(self._actor(vectors[k]), None)
@@ -210,8 +213,8 @@ class TaughtES:
                 candidate = Candidate(individual, seeds, origin="learning" if taught else "evolution")
                 if taught:
                     candidate = replace(candidate, lesson=self._lesson(k_lesson, state, place), operators=("lesson",))
-                if self.evolver.compares:
-                    candidate = replace(candidate, **self._reference(rng, state, mean))
+            if self.evolver.compares and sampled:
+                candidate = replace(candidate, **self._reference(rng, state, mean))
             roll = roll.mark(number, kind)
             candidates.append(replace(candidate, number=number, version=int(state.roll.told)))
         return candidates, replace(state, strategy=strategy, counts=counts, roll=roll)
@@ -258,12 +261,12 @@ class TaughtES:
                 replay = buffer.record(replay, outcome.transitions)
         lengths = np.append(state.lengths, [o.frames for o in outcomes])[-self.generation :]
         state = replace(state, replay=replay, frames=state.frames + frames, lengths=lengths)
-        told = [o for o in outcomes if o.candidate.purpose == "fitness"]
+        told = [o for o in outcomes if o.candidate.purpose == "fitness" or self.warmup_told]
         if self.evolver.compares:
             for k, outcome in enumerate(told):
                 state = self._compared(jax.random.fold_in(key, k), state, outcome, int(state.roll.told) + k)
         elif told:
-            vectors = np.stack([trees.flat(o.individual.actor) for o in told])
+            vectors = np.stack([_vector(o) for o in told])
             fitness = np.array([o.fitness for o in told])
             state = replace(state, strategy=self.evolver.tell(key, state.strategy, Told(vectors, fitness)))
             state = self._logged(state, told, int(state.roll.told), np.nan, np.nan)
@@ -281,7 +284,7 @@ class TaughtES:
         """The mean after one outcome, judged by what the mean brought that was played beside it."""
         candidate = outcome.candidate
         reference = float(np.mean(candidate.reference_known + outcome.reference_returns))
-        one = Told(trees.flat(outcome.individual.actor)[None], np.array([outcome.fitness]), np.array([reference]))
+        one = Told(_vector(outcome)[None], np.array([outcome.fitness]), np.array([reference]))
         strategy = self.evolver.tell(key, state.strategy, one)
         state = self._logged(state, [outcome], told, float(strategy.p), reference)
         if not np.array_equal(self.evolver.mean(strategy), self.evolver.mean(state.strategy)):
@@ -347,6 +350,11 @@ class TaughtES:
         if self.learner:
             report |= self.learner.report(state.learner.inner)
         return report
+
+
+def _vector(outcome: Outcome) -> np.ndarray:
+    """The weights that an outcome is told of: those that were tried, or those that a random episode is credited to."""
+    return outcome.individual.memory if outcome.candidate.purpose == "warm-up" else trees.flat(outcome.individual.actor)
 
 
 def _new_actor(key: Array, gaussian: bool, *shape: Any) -> Actor | SquashedGaussian:

@@ -29,11 +29,15 @@ class Folder:
         self.champion_file = self.path / "champion.safetensors"
         self.curve_file = self.path / "curve.png"
 
-    def create(self, config: dict[str, Any]) -> None:
-        """Make the folder, which must not hold anything yet."""
+    def check_new(self) -> None:
+        """Refuse a folder that holds anything."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             hint = f"go on with `genepool resume {self.path}`" if self.config_file.exists() else "choose another"
             raise UserError(f"{self.path} exists and is not empty: {hint}, or give another --run DIR")
+
+    def create(self, config: dict[str, Any]) -> None:
+        """Make the folder, which must not hold anything yet."""
+        self.check_new()
         try:
             (self.path / "checkpoints").mkdir(parents=True)
             self._write(self.config_file, json.dumps(config, indent=2) + "\n")

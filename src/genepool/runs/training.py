@@ -37,9 +37,8 @@ class Run:
         self.schedule = algorithm.schedule
         self._key = jax.random.key(self.seed)
         self._restore()
-        workers = workers or config.get("workers", "local")
-        self.where = workers if isinstance(workers, str) else type(workers).__name__
-        self.workers = open_workers(workers, algorithm.task, address) if isinstance(workers, str) else workers
+        self.workers = open_workers(workers or config.get("workers", "local"), algorithm.task, address)
+        self.where = getattr(self.workers, "name", type(self.workers).__name__)
         # tests are played here where the workers are busy with candidates that nobody waits for
         self._testers = self.workers if self.schedule == "synchronous" else LocalWorkers(algorithm.task)
         self.clock = Clock()
@@ -198,9 +197,15 @@ def train(
     own = {"preset": preset, "task": algorithm.task.id, "frames": frames, "seed": seed, "engine": algorithm.task.engine}
     own |= {"tensorboard": tensorboard, "schedule": algorithm.schedule}
     own["workers"] = workers if isinstance(workers, str) else "local"  # your own must be given again
-    worker_count(own["workers"])
-    folder.create(own | {"algorithm": described(algorithm)} | circumstances(algorithm.task.versions()))
-    return Run(folder, algorithm, workers, address)
+    own |= {"algorithm": described(algorithm)} | circumstances(algorithm.task.versions())
+    folder.check_new()
+    opened = open_workers(workers, algorithm.task, address)  # before the folder is made, for they may be refused
+    try:
+        folder.create(own)
+        return Run(folder, algorithm, opened)
+    except BaseException:
+        opened.close()
+        raise
 
 
 def _positive(frames: float) -> int:
@@ -240,8 +245,10 @@ def worker_count(workers: str) -> int | None:
     return int(count)
 
 
-def open_workers(workers: str, task: Task, address: str | None = None) -> Workers:
-    """The workers by name."""
+def open_workers(workers: Workers | str, task: Task, address: str | None = None) -> Workers:
+    """The workers by name; your own as they are."""
+    if not isinstance(workers, str):
+        return workers
     count = worker_count(workers)
     if count is None:
         return LocalWorkers(task)

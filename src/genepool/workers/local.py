@@ -26,7 +26,7 @@ class LocalWorkers:
     To the asynchronous schedule it is one worker, and learning is done when it is asked for: the serial loop.
     """
 
-    studying = False
+    name, studying = "local", False
 
     def __init__(self, task: Task):
         self.task = task

@@ -41,6 +41,7 @@ class RayWorkers:
         if count < 1:
             raise UserError(f"there must be one worker at least, not {count}")
         self.task, self.count, self.address, self.deadline = task, count, address, deadline
+        self.name = f"ray:{count}"
         self.timings: deque[Timing] = deque(maxlen=10_000)
         self._hands: list[Hand] = []
         self._longest = 0.0
