@@ -307,6 +307,13 @@ def test_learning_goes_on_behind_from_a_copy_and_its_error_arrives(three):
     assert learnt.state["count"] == 3
     assert not three.studying
 
+    three.study(learn, jax.random.key(0), state | {"replay": jnp.zeros(3)}, 1)
+    three.submit(everyone(1)[0])
+    until(lambda: three.idle == 3 and len(three._done) == 2)
+    done = [(three.studying, three.next(wait=True)) for _ in range(2)]
+    assert [studying for studying, each in done if isinstance(each, Learnt)] == [True]  # until it is handed out
+    assert not three.studying
+
     def fail(key, state):
         raise FloatingPointError("diverged")
 
