@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -26,8 +26,10 @@ import genepool
 from genepool import Candidate, Individual, LocalWorkers, Outcome, Transitions, buffer
 from genepool.algorithms.erl import ERLState
 from genepool.evolution import genetic
+from genepool.learning import td3
 from genepool.learning.lessons import Lesson
 from genepool.networks import Actor
+from genepool.optimiser import adam_init
 from genepool.schedule import Clock, synchronous
 from genepool.workers.local import taught
 
@@ -220,21 +222,35 @@ def distillation(threads: int, quick: bool) -> list[Row]:
 
 
 def teaching(threads: int, quick: bool) -> list[Row]:
-    """CEM-RL's gradient phase: so many critic steps, then five lessons of as many steps each."""
+    """CEM-RL's gradient phase: so many critic steps, then five lessons of as many steps each; and these stacked."""
     algorithm, steps, lessons = genepool.cem_rl("HalfCheetah-v5"), 100 if quick else 400, 5
     learner, replay = algorithm.learner, full(algorithm.replay)
     k_actor, k_learner, k_critic, k_lesson = jax.random.split(jax.random.key(0), 4)
     actor = jax.device_get(Actor(k_actor, *SIZES, algorithm.hidden, algorithm.layer_norm))
     state, data = learner.init(k_learner, actor), np.asarray(jax.random.key_data(k_lesson))
+    shared = replay.data.observation, replay.size
+
+    def candidates(learning: Any, steps: int) -> list[Candidate]:
+        lesson = Lesson(learner, data, learner.teacher(learning), *shared, np.asarray(steps))
+        return [Candidate(Individual(actor, None), lesson=lesson)] * lessons
 
     def work() -> list[Individual]:
-        teacher = learner.teacher(learner.update_critic(k_critic, state, actor, replay, steps))
-        lesson = Lesson(learner, data, teacher, replay.data.observation, replay.size, np.asarray(steps))
-        return taught([Candidate(Individual(actor, None), lesson=lesson)] * lessons)
+        return taught(candidates(learner.update_critic(k_critic, state, actor, replay, steps), steps))
 
     flops = teaching_flops(*SIZES, learner.batch_size, steps, lessons * steps)
     name = f"CEM-RL's gradients per frame, {spelt(threads)}"
-    return [beside_gemm(name, flops // steps, work, 1 if quick else 5, steps, target=1.8)]
+    whole = beside_gemm(name, flops // steps, work, 1 if quick else 5, steps, target=1.8)
+
+    # what genepool does not do: all lessons as one program, the actors and their teachers along a leading axis
+    few, axis = steps // 4, lambda tree: jax.tree.map(lambda leaf: jnp.stack([leaf] * lessons), tree)
+    improve = jax.jit(jax.vmap(partial(td3._improve, learner), (0, 0, 0, None, None, None)))
+    given = axis(jax.random.fold_in(k_lesson, 0)), axis((actor, adam_init(actor))), axis(learner.teacher(state))
+    both = (lambda: improve(*given, *shared, few), lambda: taught(candidates(state, few)))
+    alike = [np.asarray(both[0]()[0].output.weight[0]), both[1]()[0].actor.output.weight]  # compiles
+    pairs = [[1e3 * seconds(one) for one in both] for _ in range(1 if quick else 15)]
+    rounds, limits = zip(*pairs, strict=True)
+    limit_is = f"the same in threads; {'the same' if np.array_equal(*alike) else 'other'} bits"
+    return [whole, row(f"{few} steps of five lessons stacked, {spelt(threads)}", "ms", rounds, limits, limit_is)]
 
 
 def acting(threads: int, quick: bool) -> list[Row]:

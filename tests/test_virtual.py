@@ -51,9 +51,9 @@ def tiny():
     )
 
 
-def rounds(workers, count=4, schedule=asynchronous, between=lambda: None):
+def rounds(workers, count=4, schedule=asynchronous, between=lambda: None, algorithm=None):
     """The state after some rounds of the tiny algorithm, and the events of each."""
-    algorithm, key, events = tiny(), jax.random.key(3), []
+    algorithm, key, events = algorithm or tiny(), jax.random.key(3), []
     state = algorithm.init(key)
     for r in range(count):
         clock = Clock()
@@ -151,6 +151,48 @@ def test_a_learner_that_takes_time_is_heard_after_the_next_candidate_was_asked_f
     before = [everything[k - 1] for k, event in enumerate(everything) if event == "learnt"]
     assert before
     assert not any(event.startswith("tell") for event in before)
+
+
+class Watched(genepool.TaughtES):
+    """Writes down the share of its critic steps that were taken whenever somebody is asked for."""
+
+    shares = []  # noqa: RUF012, shared on purpose: parts are frozen
+
+    def ask(self, key, state, n):
+        candidates, state = super().ask(key, state, n)
+        if candidates and state.owed:
+            self.shares.append(int(state.learner.updates) / int(state.owed))
+        return candidates, state
+
+
+def watched(min_utd):
+    Watched.shares.clear()
+    learner, evolver = genepool.TD3(batch_size=8, critic_hidden=(8,)), genepool.AsynchronousES(population=6)
+    parts = {"target_policy": "mean", "critic_chunk": 5, "warmup": 20, "hidden": (8,), "replay": 512}
+    parts |= {"lessons": genepool.Controlled(), "catch_up": True, "reference_episodes": 1}
+    return Watched(find(Uneven), evolver, learner, min_utd=min_utd, **parts)
+
+
+def test_nobody_is_asked_for_while_the_critic_is_further_behind_than_min_utd():
+    """Three workers and a slow critic: they wait for it, and for no longer than they must."""
+    slow = Costs(critic=0.01, actor=0.0, environment=0.001)
+    rounds(VirtualWorkers(local(), 3, slow), algorithm=watched(0.0))
+    assert min(Watched.shares) < 0.3
+    workers = VirtualWorkers(local(), 3, slow)
+    a, events = rounds(workers, algorithm=watched(0.7))
+    assert 0.7 <= min(Watched.shares) < 0.8
+    assert workers.idle_share > 0.2
+    b, again = rounds(RecordedWorkers(local(), events), algorithm=watched(0.7))
+    assert again == events
+    assert same(a, b)
+
+
+def test_on_one_worker_here_the_critic_is_never_behind_and_min_utd_changes_nothing():
+    (a, events), (b, again) = (rounds(local(), algorithm=watched(share)) for share in (0.0, 1.0))
+    assert again == events
+    assert same(a, b)
+    with pytest.raises(genepool.UserError, match="between 0 and 1"):
+        watched(1.5)
 
 
 def test_every_candidate_is_told_once():

@@ -23,7 +23,7 @@ class Algorithm(Protocol):
         """A new state."""
 
     def ask(self, key: Array, state: Any, n: int) -> tuple[list[Candidate], Any]:
-        """What to try."""
+        """What to try; nothing while the learner has to catch up first."""
 
     def tell(self, key: Array, state: Any, outcomes: Sequence[Outcome]) -> Any:
         """What to make of it."""
@@ -46,7 +46,7 @@ class Workers(Protocol):
 
     idle: int  # how many more candidates could be at work
     busy: int  # how many are
-    studying: bool  # whether learning is under way
+    studying: bool  # whether learning is under way, or done and not handed out yet
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Try them all; their outcomes, in the same order."""
@@ -128,19 +128,28 @@ def asynchronous(
         clock.events.append(event)
 
     while True:
+        steps = 0 if workers.studying else algorithm.due(state)
+        if steps:
+            with clock("learning"):
+                workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
+                studied += 1
         spent = sum(outcome.frames for outcome in outcomes) >= frames
         over = spent or len(outcomes) >= algorithm.generation
         with clock("acting"):
             done = workers.next(wait=workers.busy > 0 if spent else not over and not workers.idle)
+        if done is None and over:
+            return state, outcomes
         if done is None:
-            if over:
-                return state, outcomes
             with clock("breeding"):
-                (candidate,), state = algorithm.ask(jax.random.fold_in(k_ask, asked), state, 1)
-                asked += 1
-                note(f"ask {candidate.number}")
-                workers.submit(candidate)
-            continue
+                candidates, state = algorithm.ask(jax.random.fold_in(k_ask, asked), state, 1)
+                for candidate in candidates:
+                    asked += 1
+                    note(f"ask {candidate.number}")
+                    workers.submit(candidate)
+            if candidates:
+                continue
+            with clock("acting"):
+                done = workers.next(wait=True)
         with clock("breeding"):
             if isinstance(done, Learnt):
                 state = replace(state, learner=done.state.learner)
@@ -149,11 +158,6 @@ def asynchronous(
                 state = jax.block_until_ready(algorithm.tell(jax.random.fold_in(k_tell, len(outcomes)), state, [done]))
                 outcomes.append(done)
                 note(f"tell {done.candidate.number}")
-        steps = 0 if workers.studying else algorithm.due(state)
-        if steps:
-            with clock("learning"):
-                workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
-                studied += 1
 
 
 SCHEDULES = {"synchronous": synchronous, "asynchronous": asynchronous}

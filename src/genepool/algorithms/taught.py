@@ -101,6 +101,7 @@ class TaughtES:
     warmup_told: bool = False  # as the authors' code: what random actions bring is told as an individual's own
     catch_up: bool = False  # the critic then takes steps for the warm-up's frames too
     critic_head_start: int = 0  # critic steps before the first lesson
+    min_utd: float = 0.0  # nobody is asked for while the critic has taken less than this share of the steps it owes
     # whose value the critics learn: the untaught individuals' one after the other (CEM-RL), or the mean's (AES-RL)
     target_policy: Literal["individual", "mean"] = "individual"
     # the critic of a lesson: as it stood after the individual's own block (CEM-RL), or the newest (P-CEM-RL's code)
@@ -125,6 +126,8 @@ class TaughtES:
             raise UserError("hidden needs the units of one layer or more, each 1 or more")
         if self.warmup < 0 or self.critic_head_start < 0 or self.lessons.taught < 1:
             raise UserError("the warm-up and the critic's head start are 0 or more, the taught individuals 1 or more")
+        if not 0.0 <= self.min_utd <= 1.0:
+            raise UserError("min utd lies between 0 and 1: the critic never takes more steps than there are frames")
         if self.learner and self.target_policy == "individual" and not self.evolver.samples_ahead:
             raise UserError("this evolver draws no samples ahead: take --target-policy mean")
         if self.evolver.compares and not 1 <= self.reference_episodes <= KNOWN:
@@ -183,6 +186,8 @@ class TaughtES:
 
     def ask(self, key: Array, state: TaughtState, n: int) -> tuple[list[Candidate], TaughtState]:
         """The next n to try: random play during the warm-up, individuals with and without lessons after it."""
+        if self.learner and state.learner.updates < self.min_utd * state.owed:
+            return [], state
         k_sample, k_rest = jax.random.split(key)
         numbers, roll = state.roll.call(n)
         counts = state.counts.copy()

@@ -94,7 +94,10 @@ class RayWorkers:
         self._attend(0.0)
         while wait and not self._done and (self._out or self.studying):
             self._attend()
-        return self._done.popleft() if self._done else None
+        done = self._done.popleft() if self._done else None
+        if isinstance(done, Learnt):  # not before, or the next study would begin from what it replaces
+            self.studying = False
+        return done
 
     def close(self) -> None:
         """Stop the workers, and the cluster if it was started here. What is still at work is lost."""
@@ -243,8 +246,8 @@ class RayWorkers:
         self._waiting.appendleft(call)
 
     def _learnt(self, learnt: Learnt | BaseException) -> None:
-        self.studying = False
         if isinstance(learnt, BaseException):
+            self.studying = False
             raise learnt
         self._done.append(learnt)
 

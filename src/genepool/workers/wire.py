@@ -61,6 +61,9 @@ class Sender:
             if k < len(latest.blocks) and np.array_equal(latest.blocks[k], block):
                 references.append(latest.references[k])
                 blocks.append(latest.blocks[k])
+            elif blocks and np.array_equal(blocks[-1], block):  # as where a ring is not filled yet
+                references.append(references[-1])
+                blocks.append(blocks[-1])
             else:
                 references.append(self._put(block))
                 blocks.append(self._get(references[-1]))  # not a copy: where it is stored
@@ -86,8 +89,8 @@ class Receiver:
         latest = self._latest.get(name, Version(None, [], []))
         if ids != latest.references:
             had = dict(zip(latest.references, latest.blocks, strict=True))
-            missing = [k for k, id in enumerate(ids) if id not in had]
-            had |= zip([ids[k] for k in missing], self._get([references[k] for k in missing]), strict=True)
+            missing = {id: reference for id, reference in zip(ids, references, strict=True) if id not in had}
+            had |= zip(missing, self._get(list(missing.values())), strict=True)
             self._latest[name] = Version(None, ids, [had[id] for id in ids])
 
     def _array(self, name: str, kind: Any, shape: tuple[int, ...], of_jax: bool) -> Any:
