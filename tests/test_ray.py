@@ -19,6 +19,7 @@ import ray
 from tasks import Reach
 
 import genepool
+from genepool import trees
 from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.evolution.steady import SteadyState
@@ -204,6 +205,24 @@ def test_parallel_cem_rl_equals_cem_rl_bit_for_bit_whatever_the_number_of_worker
         assert equal(trained(algorithm, two, 3), here)
     finally:
         two.close()
+
+
+def test_esac_on_a_cluster_is_esac_bit_for_bit(three):
+    learner = genepool.SAC(batch_size=8, critic_hidden=(8, 8), warmup=8, random_frames=0)
+    options = {"hidden": (8, 8), "pairs": 6, "injected": 1, "sac_episodes": 1, "gradient_interval": 2, "replay": 2_000}
+    algorithm = replace(genepool.esac(Reach, learner=learner, final_chance=1.0, **options), task=REACH)
+    here = trained(algorithm, genepool.LocalWorkers(REACH), 3)
+    assert int(here.phases) == 1
+    assert equal(trained(algorithm, three, 3), here)
+
+
+def test_a_member_of_an_evolution_strategy_costs_a_seed_and_a_reference():
+    store, like = Store(), Actor(jax.random.key(0), 17, 6, (512, 512), False, "relu")
+    sender, part = wire.Sender(store.put, store.get), genepool.WinnersES(winners=0.0, injected=0, crossover=None)
+    members, _ = part.ask(part.init(jax.random.key(0), trees.flat(like)), 100, jax.tree.map(np.asarray, like), None)
+    messages = [sender.pack(member)[0] for member in members]
+    assert max(map(len, messages)) < 10_000  # the biases, which are too small to be shared
+    assert store.bytes < 1_200_000  # the mother's weights, once
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -35,6 +35,10 @@ def direction(seed: int, size: int) -> np.ndarray:
 @dataclass(frozen=True)
 class Perturbation:
     """theta + scale epsilon: all that a member is besides the vector it was made from. Of a pair, one's scale is negative."""
+
+    brief: ClassVar[bool] = (
+        True  # on a cluster its actor goes as a reference, and the result stays there: it is taken again
+    )
 
     seed: int
     scale: float  # sigma, which travels with every member

@@ -18,7 +18,7 @@ from genepool.workers.wire import Receiver, dumps, loads
 class Played(NamedTuple):
     """What a worker sends back."""
 
-    actor: bytes | None  # after a lesson
+    actor: bytes | None  # after a lesson that is not quicker taken again
     returns: tuple[float, ...]
     transitions: Transitions
     reference: tuple[tuple[float, ...], int]  # returns and frames
@@ -55,7 +55,7 @@ class Player:
             return str(error)
         end = time.perf_counter()
         return Played(
-            dumps(individual.actor) if candidate.lesson else None,
+            dumps(individual.actor) if candidate.lesson and not getattr(candidate.lesson, "brief", False) else None,
             outcome.returns,
             outcome.transitions,
             (outcome.reference_returns, outcome.reference_frames),

@@ -222,6 +222,8 @@ class RayWorkers:
         candidate, individual = call.candidate, call.candidate.individual
         if played.actor is not None:
             individual = individual._replace(actor=loads(played.actor))
+        elif candidate.lesson:
+            individual = individual._replace(actor=candidate.lesson(individual.actor))
         rows = Transitions(*(np.array(column) for column in played.transitions))  # writable, and free of Ray's store
         call.outcome = Outcome(candidate, individual, played.returns, rows, *played.reference)
         self._longest = max(self._longest, seconds)

@@ -1,6 +1,6 @@
 """What crosses the wire: a candidate in bytes, and what candidates share in blocks that are stored once.
 
-Actor, seeds and noise go with the candidate. The arrays of its lesson and its reference (critics, the ring of states, the
+Actor, seeds and noise go with the candidate; a member of an evolution strategy is a seed and a step from an actor that many share. The arrays of its lesson and its reference (critics, the ring of states, the
 mean) go as references; of a new version only the blocks that changed are stored and fetched. A memory is for breeding: it
 stays at home.
 """
@@ -43,6 +43,8 @@ class Sender:
     def pack(self, candidate: Candidate) -> tuple[bytes, dict[str, list[Any]]]:
         """The candidate as it is now, and the references that go along."""
         shared = {"lesson": candidate.lesson, "reference": candidate.reference}
+        if getattr(candidate.lesson, "brief", False):  # many are made from the same one
+            shared["actor"] = candidate.individual.actor
         names, references = {}, {}
         for path, leaf in jax.tree_util.tree_leaves_with_path(shared):
             if isinstance(leaf, Array | np.ndarray) and not _is_key(leaf) and leaf.nbytes >= SHARED:
