@@ -20,6 +20,25 @@ class Reach(gymnasium.Env):
         return np.array([self.x], np.float32), -abs(self.x), False, self.t >= 20, {}
 
 
+class Plane(gymnasium.Env):
+    """The same in two dimensions, with a third number to see that tells nothing."""
+
+    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (3,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = self.np_random.uniform(-1.0, 1.0, 2), 0
+        return self._seen(), {}
+
+    def _seen(self):
+        return np.array([*self.x, 1.0], np.float32)
+
+    def step(self, action):
+        self.x, self.t = self.x + 0.3 * action, self.t + 1
+        return self._seen(), -float(np.abs(self.x).sum()), False, self.t >= 20, {}
+
+
 class Sick(Reach):
     """Goes wrong after some episodes, counted over all its instances."""
 

@@ -128,6 +128,33 @@ def test_a_schedule_is_chosen_by_name(monkeypatch):
     assert (pderl.evolver.elite_fraction, pderl.trials) == (0.2, 3)  # what PDERL has for the task stays
 
 
+@pytest.mark.parametrize("preset", ["sac", "pderl", "cem-rl", "aes-rl"])
+def test_sac_is_chosen_by_name(preset, monkeypatch):
+    words = [] if preset == "sac" else ["--learner", "sac"]
+    options = ["--learner.critics", "value", "--learner.automatic", "--learner.target-entropy", "-2"]
+    algorithm = parsed(monkeypatch, "train", preset, "Hopper-v5", "--engine", "gymnasium", *words, *options)
+    learner = algorithm.learner
+    assert type(learner).__name__ == "SAC"
+    assert (learner.critics, learner.automatic, learner.target_entropy, learner.batch_size) == (
+        "value",
+        True,
+        -2.0,
+        256,
+    )
+
+
+def test_sac_is_trained_and_resumed(capsys, tmp_path):
+    small = (
+        "--hidden 8 8 --replay 2000 --max-steps 30 --test-episodes 2 --learner.critic-hidden 8 8 --learner.batch-size 8"
+    )
+    words = ["train", "sac", "Pendulum-v1", "--engine", "gymnasium", "--frames", "350", "--run", tmp_path / "run"]
+    assert genepool(capsys, *words, *small.split(), "--learner.random-frames", "60")[0] == 0
+    assert records(tmp_path / "run")[-1]["updates"] == 120  # of the episodes that left more than 256 in the replay
+    assert genepool(capsys, "resume", tmp_path / "run", "--frames", "400")[0] == 0
+    assert records(tmp_path / "run")[-1]["temperature"] == pytest.approx(0.2)
+    assert genepool(capsys, "evaluate", tmp_path / "run", "--episodes", "2")[0] == 0
+
+
 def test_another_strategy_takes_another_target_policy_with_it(monkeypatch):
     words = "train cem-rl Hopper-v5 --engine gymnasium --evolver asynchronous-es --target-policy mean"
     algorithm = parsed(monkeypatch, *words.split())
@@ -162,6 +189,8 @@ def test_another_strategy_takes_another_target_policy_with_it(monkeypatch):
         ("train cem-rl Hopper-v5 --warmup -1", "warm-up"),
         ("train td3 Hopper-v5 --learner.policy-delay 0", "policy delay"),
         ("train td3 Hopper-v5 --learner.critic-hidden 0", "critic hidden"),
+        ("train sac Hopper-v5 --learner.temperature -1", "temperature"),
+        ("train sac Hopper-v5 --learner.critics three", "three"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(words, said, capsys, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from scipy import stats
-from tasks import Reach
+from tasks import Plane, Reach
 
 import genepool
 from genepool import buffer
@@ -20,10 +20,21 @@ from genepool.learning.lessons import Lesson
 from genepool.learning.sac import SAC, Teacher
 from genepool.learning.td3 import BLOCK
 from genepool.networks import Actor, Linear, QNetwork, SquashedGaussian, deterministic
+from genepool.schedule import Clock, synchronous
 from genepool.types import Candidate, Individual, Transitions
 
 KEY = jax.random.key(0)
-TWIN = SAC(batch_size=32, discount=0.9, tau=0.1, critic_hidden=(16, 16), actor_rate=1e-3, critic_rate=1e-3)
+# one for all: compiling is most of the time
+TWIN = SAC(
+    batch_size=32,
+    discount=0.9,
+    tau=0.1,
+    critic_hidden=(16, 16),
+    actor_rate=1e-3,
+    critic_rate=1e-3,
+    warmup=60,
+    random_frames=60,
+)
 VALUE = replace(TWIN, critics="value", automatic=True, target_entropy=-1.0, temperature_rate=1e-2)
 FORMS = pytest.mark.parametrize("part", [TWIN, VALUE], ids=["twin", "value"])
 
@@ -435,6 +446,83 @@ def test_an_exploring_episode_is_played_by_the_distribution():
     expected = state.learner.policy.explore(rows.observation, candidate.noise[: len(rows.reward)])
     np.testing.assert_allclose(rows.action, expected, atol=1e-5)
     assert np.std(rows.action) > 0.1
+
+
+# -- tasks with known answers
+
+
+def test_the_learner_solves_a_task_of_one_step():
+    rng, n, best = np.random.default_rng(0), 2000, np.array([0.5, -0.3], np.float32)
+    action = rng.uniform(-1, 1, (n, 2)).astype(np.float32)
+    state = rng.uniform(-1, 1, (n, 3)).astype(np.float32)  # tells nothing
+    reward = -5.0 * np.sum((action - best) ** 2, axis=1)
+    replay = buffer.record(buffer.empty(n, 3, 2), Transitions(state, action, reward, state, np.ones(n, np.float32)))
+    learnt = TWIN.update(KEY, learner(), replay, 12_000)
+    np.testing.assert_allclose(np.mean(TWIN.actor(learnt)(state), axis=0), best, atol=0.1)
+    # pi ~ exp(Q / alpha) is all but normal here, with the variance alpha / 10
+    draws = learnt.policy.explore(state, rng.standard_normal((n, 2)).astype(np.float32))
+    np.testing.assert_allclose(np.std(draws, axis=0), math.sqrt(0.2 / 10), rtol=0.2)
+    # and a policy that is only taught finds the same answer
+    taught = TWIN.improve(KEY, new_policy(8), TWIN.teacher(learnt), replay.data.observation, replay.size, 1500)
+    np.testing.assert_allclose(np.mean(taught(state), axis=0), best, atol=0.1)
+
+
+@pytest.mark.parametrize(("form", "seed"), [("twin", 0), ("twin", 1), ("twin", 2), ("value", 0)])
+def test_sac_alone_learns_to_swing_a_pendulum_up(form, seed):
+    """Tested every 600 frames with ten episodes, it comes beyond -250 within 6,000."""
+    rates = {"actor_rate": 1e-3, "critic_rate": 1e-3, "tau": 0.01}
+    part = SAC(form, batch_size=64, warmup=400, random_frames=800, critic_hidden=(64, 64), **rates)
+    algorithm = genepool.sac("Pendulum-v1", engine="gymnasium", hidden=(64, 64), replay=20_000, learner=part)
+    key, workers, returns = jax.random.key(seed), genepool.LocalWorkers(algorithm.task), []
+    state = algorithm.init(key)
+    for episode in range(30):
+        state, _ = synchronous(algorithm, workers, jax.random.fold_in(key, episode), state, Clock())
+        if episode % 3 == 2:
+            policy = Individual(algorithm.policies(state)["learner"], None)
+            returns.append(workers.map([Candidate(policy, tuple(range(10)))])[0].fitness)
+            if returns[-1] > -250.0:
+                break
+    assert returns[0] < -1000.0  # it was not there from the beginning
+    assert max(returns) > -250.0
+
+
+# -- in the loops
+
+
+SMALL = {"hidden": (8, 8), "layer_norm": False, "replay": 2_000, "test_episodes": 2}
+LOOPS = {
+    "sac": (genepool.sac, {"activation": "tanh"}),
+    "pderl": (genepool.pderl, {"population": 3, "memory": 100}),
+    "cem_rl": (genepool.cem_rl, {"warmup": 60, "population": 4, "lessons": genepool.FirstHalf(2)}),
+    "aes_rl": (genepool.aes_rl, {"warmup": 60, "critic_head_start": 60, "reference_episodes": 1, "population": 3}),
+}
+
+
+def trained(folder, loop, generations, frames=500):
+    """The records of a run that stops after so many generations, or goes on where it stopped."""
+    preset, options = LOOPS[loop]
+    run = genepool.resume(folder, Plane) if folder.exists() else None
+    run = run or genepool.train(preset(Plane, learner=TWIN, **SMALL, **options), frames, seed=1, run=folder)
+    for record in run:
+        if record["generation"] == generations:
+            break
+    return [{k: v for k, v in row.items() if k not in ("seconds", "wall")} for row in run.folder.records], run
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_run_with_sac_is_stopped_and_resumed_to_the_last_bit(loop, tmp_path):
+    whole, run = trained(tmp_path / "whole", loop, 5)
+    assert len(trained(tmp_path / "parts", loop, 3)[0]) == 3
+    assert trained(tmp_path / "parts", loop, 5)[0] == whole
+    last = whole[-1]
+    assert last["updates"] > 0
+    assert last["temperature"] == pytest.approx(0.2)
+    if loop in ("cem_rl", "aes_rl"):
+        assert any(c["operators"] == ["lesson"] for row in whole for c in row["candidates"])
+    policy = genepool.load(tmp_path / "parts")
+    assert type(policy.actor) is Actor
+    champion = next(iter(run.algorithm.policies(run.state).values()))
+    np.testing.assert_allclose(policy.predict(np.ones(3))[0], champion(np.ones(3)), atol=1e-6)
 
 
 @pytest.mark.parametrize(
