@@ -221,7 +221,7 @@ def test_a_member_of_an_evolution_strategy_costs_a_seed_and_a_reference():
     sender, part = wire.Sender(store.put, store.get), genepool.WinnersES(winners=0.0, injected=0, crossover=None)
     members, _ = part.ask(part.init(jax.random.key(0), trees.flat(like)), 100, jax.tree.map(np.asarray, like), None)
     messages = [sender.pack(member)[0] for member in members]
-    assert max(map(len, messages)) < 10_000  # the biases, which are too small to be shared
+    assert max(map(len, messages)) < 20_000  # biases and the last layer, which are too small to be shared
     assert store.bytes < 1_200_000  # the mother's weights, once
 
 
