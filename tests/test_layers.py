@@ -106,7 +106,7 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
 @pytest.mark.parametrize(
     ("library", "home"),
     [
-        ("gymnasium", {"environments/gymnasium_engine.py"}),
+        ("gymnasium", {"environments/gymnasium_engine.py", "environments/cyclic.py"}),
         ("mujoco", {"environments/gymnasium_engine.py"}),
         ("envpool", {"environments/envpool_engine.py"}),
         ("ray", {"workers/ray.py"}),

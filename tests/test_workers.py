@@ -132,7 +132,16 @@ def test_humanoids_actions_reach_its_own_bounds_and_no_further():
 
 
 def test_the_engines_agree_on_what_a_task_is():
-    for id in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Swimmer-v5", "Humanoid-v5", "Reacher-v5"):
+    for id in (
+        "HalfCheetah-v5",
+        "Hopper-v5",
+        "Walker2d-v5",
+        "Ant-v5",
+        "Swimmer-v5",
+        "Humanoid-v5",
+        "Reacher-v5",
+        "CartPole-v1",
+    ):
         ours, theirs = find(id, "envpool").spaces, find(id, "gymnasium").spaces
         assert ours.observation_shape == theirs.observation_shape, id
         assert ours.horizon == theirs.horizon

@@ -1,4 +1,4 @@
-"""DM Control's tasks as EnvPool has them: their names, what of their observations is shown, and their bare models.
+"""DM Control's tasks as EnvPool has them: what of their observations is shown, and their models without pictures.
 
 A flat observation is DM Control's own: `np.concatenate([np.ravel(part) for part in timestep.observation.values()])`.
 """
@@ -9,9 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-from envpool.registration import registry
 
 MODELS = Path("mujoco", "assets_dmc")  # DM Control's, below EnvPool's assets
 
@@ -36,50 +33,34 @@ SHOWN = {
 }
 
 
-def has(id: str) -> bool:
-    """Whether an EnvPool id is a task of DM Control's."""
-    return id in registry.specs and registry.specs[id][0] == "envpool.mujoco.dmc"
-
-
-def versioned(task: str) -> str | None:
-    """EnvPool's id of a task by its usual name, such as CheetahRun."""
-    return f"{task}-v1" if has(f"{task}-v1") else None
-
-
 def shown(id: str, given: list[str], prefix: str = "") -> list[str]:
     """The parts of an observation, of those that EnvPool gives, in the order in which they are laid flat."""
     return [prefix + name for name in SHOWN[id]] if id in SHOWN else given
 
 
 @contextlib.contextmanager
-def plain(id: str) -> Iterator[dict[str, Any]]:
-    """Where DM Control's models are, with pictures of one pixel, while a pool is built.
+def plain(id: str, assets: str) -> Iterator[str]:
+    """EnvPool's assets for building a task, as far as it needs them, with pictures of one pixel.
 
     Nobody sees the sky and the floor, and painting them took 0.2 s and 12 MB per environment: more than the episode.
     """
-    if not has(id):
-        yield {}
-        return
-    with tempfile.TemporaryDirectory() as base:
-        (Path(base) / MODELS / "common").mkdir(parents=True)
-        for source, text in _models(id).items():
-            path = Path(base) / MODELS / source.relative_to(_folder(id))
-            path.symlink_to(source) if text is None else path.write_text(text)
-        yield {"base_path": base}
-
-
-def _folder(id: str) -> Path:
-    return Path(registry.specs[id][2]["base_path"]) / MODELS
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / MODELS / "common").mkdir(parents=True)
+        for file, text in _models(id, Path(assets)).items():
+            copy = Path(folder, file)
+            copy.symlink_to(Path(assets, file)) if text is None else copy.write_text(text)
+        yield folder
 
 
 @lru_cache(maxsize=8)
-def _models(id: str) -> dict[Path, str | None]:
-    """The files that a task of DM Control's is built of; of those that paint pictures, the text with one pixel each."""
+def _models(id: str, assets: Path) -> dict[Path, str | None]:
+    """The files that a task is built of, and of those that paint pictures the text with one pixel each."""
     pixel = lambda texture: re.sub(r'(width|height)="\d+"', r'\1="1"', texture[0])
     own = lambda path: id.lower().startswith(path.stem.replace("_", "").lower().removesuffix("assets"))
-    models = dict.fromkeys(path for path in _folder(id).iterdir() if own(path))
-    for path in [*models, *(_folder(id) / "common").iterdir()]:
+    paths = [path for path in (assets / MODELS).iterdir() if own(path)]
+    models = {}
+    for path in (*paths, *(assets / MODELS / "common").iterdir()):
         text = path.read_text() if path.suffix == ".xml" else ""
         plain = re.sub(r"<texture[^>]*>", pixel, text)
-        models[path] = None if plain == text else plain
+        models[path.relative_to(assets)] = None if plain == text else plain
     return models

@@ -1,16 +1,18 @@
 """The EnvPool engine: MuJoCo, DM Control and Box2D tasks stepped by C++ threads."""
 
-import math
+import contextlib
 import warnings
 from collections.abc import Sequence
 
 import envpool
 import numpy as np
 from envpool.registration import registry
-from gymnasium.spaces import Box
 
 from genepool.environments import dm_control
 from genepool.environments.spaces import Spaces, flat_spaces
+from genepool.errors import UserError
+
+DISCRETE = ("envpool.classic_control", "envpool.box2d")  # of its tasks with discrete actions, those that are no games
 
 
 class EnvPoolEngine:
@@ -28,8 +30,8 @@ class EnvPoolEngine:
         # `done` means terminated and nothing else, and the limit is ours to set.
         threads = min(n, self._threads)
         options = {"num_envs": n, "num_threads": threads, "seed": list(seeds), "max_episode_steps": self._limit + 1}
-        with dm_control.plain(self._id) as assets:
-            self._pool = envpool.make_gymnasium(self._id, **options, **assets)
+        with _assets(self._id) as folder:
+            self._pool = envpool.make_gymnasium(self._id, **options, base_path=folder)
         keys = list(self._pool._state_keys)
         self._wanted = [keys.index(name) for name in ("reward", "done")]
         given = [key for key in keys if key.partition(":")[0] == "obs"]
@@ -55,9 +57,20 @@ class EnvPoolEngine:
         self._pool = None
 
 
+def _of_dm_control(id: str) -> bool:
+    return id in registry.specs and registry.specs[id][0] == "envpool.mujoco.dmc"
+
+
+def _assets(id: str) -> contextlib.AbstractContextManager[str]:
+    assets = registry.specs[id][2]["base_path"]
+    return dm_control.plain(id, assets) if _of_dm_control(id) else contextlib.nullcontext(assets)
+
+
 def id_of(task: str) -> str | None:
     """EnvPool's id of a task, if it has it; DM Control's go by their names without a version too."""
-    return next((id for id in (task, dm_control.versioned(task)) if id in registry.specs), None)
+    if task not in registry.specs and _of_dm_control(f"{task}-v1"):
+        return f"{task}-v1"
+    return task if task in registry.specs else None
 
 
 def names() -> list[str]:
@@ -70,11 +83,15 @@ def spaces(id: str) -> Spaces:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's, on the precision of the boxes that EnvPool makes
         spec = envpool.make_spec(id)
-        observation = spec.observation_space
-        if type(observation).__name__ == "Dict" and all(type(part) is Box for part in observation.values()):
+        observation, action = spec.observation_space, spec.action_space
+        if type(action).__name__ == "Discrete" and registry.specs[id][0] not in DISCRETE:
+            raise UserError(
+                f"EnvPool's {id} has Discrete actions: of such tasks genepool plays classic control and Box2D"
+            )
+        parts = [observation]
+        if _of_dm_control(id):
             parts = [observation[name] for name in dm_control.shown(id, list(observation))]
-            observation = Box(-np.inf, np.inf, (sum(math.prod(part.shape) for part in parts),))
-        return flat_spaces(observation, spec.action_space, spec.config.max_episode_steps, id)
+        return flat_spaces(parts, action, spec.config.max_episode_steps, id)
 
 
 def version() -> dict[str, str]:

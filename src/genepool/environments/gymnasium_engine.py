@@ -79,7 +79,7 @@ def _pass_on(warning: str) -> None:
 def spaces(environment: Any, name: str) -> Spaces:
     """The sizes and ranges of an environment that is a task for us."""
     limit = environment.spec.max_episode_steps if environment.spec else None
-    return flat_spaces(environment.observation_space, environment.action_space, limit, name)
+    return flat_spaces([environment.observation_space], environment.action_space, limit, name)
 
 
 def id_of(task: str) -> str | None:

@@ -1,6 +1,7 @@
 """What a policy must know of a task: the sizes of its spaces, the range of its actions, and how long it lasts."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,15 +47,18 @@ class Spaces:
         return actions.reshape(-1, *self.action_shape)
 
 
-def flat_spaces(observation: Any, action: Any, limit: int | None, name: str) -> Spaces:
-    """The spaces of a task, where observations are a box, and actions a bounded box or discrete."""
-    for role, space, kinds in (("observations", observation, ("Box",)), ("actions", action, ("Box", "Discrete"))):
-        if type(space).__name__ not in kinds:
+def flat_spaces(observations: Sequence[Any], action: Any, limit: int | None, name: str) -> Spaces:
+    """The spaces of a task, where all parts of an observation are boxes, and the action is a bounded box or discrete."""
+    kinds = {"observations": ("Box",), "actions": ("Box", "Discrete")}
+    for role, space in (*(("observations", part) for part in observations), ("actions", action)):
+        if type(space).__name__ not in kinds[role]:
             raise UserError(
                 f"{name} has {type(space).__name__} {role}: genepool trains on Box observations and Box or Discrete actions; "
                 "wrap it"
             )
-    shape, horizon = tuple(observation.shape), int(limit or NO_LIMIT)
+    shape, horizon = tuple(observations[0].shape), int(limit or NO_LIMIT)
+    if len(observations) > 1:
+        shape = (sum(math.prod(part.shape) for part in observations),)
     if type(action).__name__ == "Discrete":
         n = int(action.n)
         return Spaces(shape, (), (-1.0,) * n, (1.0,) * n, horizon, int(action.start))
