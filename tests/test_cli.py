@@ -122,7 +122,7 @@ def test_help_lists_every_hyper_parameter_with_its_meaning_and_the_papers_defaul
         ("train pderl Hopper-v5 --flavour sweet", "--flavour"),
         ("train pderl Hopper-v5 --engine bullet", "no engine 'bullet'"),
         ("train pderl Hopper-v5 --learner none", "critic"),
-        ("train pderl Hopper-v5 --crossover grafting", "choose row-copy or distillation"),
+        ("train pderl Hopper-v5 --crossover grafting", "choose row-copy or element-copy or distillation"),
         ("train pderl Hopper-v5 --elite-fraction 2", "share"),
         ("train pderl Hopper-v5 --trials 0", "trials"),
         ("train pderl Hopper-v5 --hidden 0", "hidden"),
