@@ -1,10 +1,11 @@
-"""TD3 beside its peers: frames per second of genepool, SBX and Stable-Baselines3 with the same sizes, in turns.
+"""TD3 and SAC beside their peers: frames per second of genepool, SBX and Stable-Baselines3 with the same sizes, in turns.
 
-    python -m benchmarks.peers [--python PYTHON] [--rounds N] [--frames N]
+    python -m benchmarks.peers [--learner td3|sac] [--python PYTHON] [--rounds N] [--frames N]
 
 The peers are the extra `genepool[peers]`; they may live in an environment of their own, whose interpreter `--python`
-names. All of them train on HalfCheetah-v5 with 400-300 units, batches of 100 and a gradient step per frame, and are
-timed from the end of their warm-up, when everything is compiled.
+names. All of them train on HalfCheetah-v5 with the same units and batches, a gradient step per frame (TD3: 400-300 and
+100; SAC: 256-256 and 256, its temperature fixed), and are timed from the end of their warm-up, when everything is
+compiled.
 """
 
 import argparse
@@ -16,17 +17,22 @@ import time
 from statistics import median
 from typing import Any
 
-TASK, HIDDEN, BATCH = "HalfCheetah-v5", (400, 300), 100
+TASK = "HalfCheetah-v5"
+PEERS = {
+    "td3": {"batch_size": 100, "learning_rate": 1e-3, "policy_kwargs": {"net_arch": [400, 300]}},
+    "sac": {"batch_size": 256, "learning_rate": 3e-4, "policy_kwargs": {"net_arch": [256, 256]}, "ent_coef": 0.2},
+}
 
 
-def genepool(frames: int) -> float:
+def genepool(learner: str, frames: int) -> float:
     """Seconds per frame: episodes of a thousand frames, each followed by a thousand gradient steps."""
     import jax
 
     import genepool
     from genepool.schedule import Clock, synchronous
 
-    algorithm = genepool.td3(TASK, learner=genepool.TD3(warmup=1_000))
+    parts = {"td3": genepool.TD3(warmup=1_000), "sac": genepool.SAC(warmup=1_000, random_frames=1_000)}
+    algorithm = getattr(genepool, learner)(TASK, learner=parts[learner])
     workers, key, state, begun = genepool.LocalWorkers(algorithm.task), jax.random.key(0), None, 0.0
     state = algorithm.init(key)
     for episode in range(3 + frames // 1_000):
@@ -36,41 +42,32 @@ def genepool(frames: int) -> float:
     return (time.perf_counter() - begun) / (frames // 1_000 * 1_000)
 
 
-def stable_baselines3(frames: int) -> float:
+def stable_baselines3(learner: str, frames: int) -> float:
     """Seconds per frame: a gradient step after every frame."""
-    from stable_baselines3 import TD3
+    import stable_baselines3 as peer
 
-    return _peer(TD3, frames, train_freq=1, gradient_steps=1)
+    return _peer(peer, learner, frames, train_freq=1, gradient_steps=1)
 
 
-def sbx(frames: int) -> float:
+def sbx(learner: str, frames: int) -> float:
     """Seconds per frame: a gradient step after every frame."""
-    from sbx import TD3
+    import sbx as peer
 
-    return _peer(TD3, frames, train_freq=1, gradient_steps=1)
+    return _peer(peer, learner, frames, train_freq=1, gradient_steps=1)
 
 
-def sbx_episodes(frames: int) -> float:
+def sbx_episodes(learner: str, frames: int) -> float:
     """Seconds per frame: a thousand gradient steps after every episode, in one compiled call."""
-    from sbx import TD3
+    import sbx as peer
 
-    return _peer(TD3, frames, train_freq=(1, "episode"), gradient_steps=-1)
+    return _peer(peer, learner, frames, train_freq=(1, "episode"), gradient_steps=-1)
 
 
-def _peer(kind: Any, frames: int, **schedule: Any) -> float:
+def _peer(peer: Any, learner: str, frames: int, **schedule: Any) -> float:
     import gymnasium
 
-    model = kind(
-        "MlpPolicy",
-        gymnasium.make(TASK),
-        learning_rate=1e-3,
-        batch_size=BATCH,
-        learning_starts=1_000,
-        buffer_size=1_000_000,
-        policy_kwargs={"net_arch": list(HIDDEN)},
-        device="cpu",
-        **schedule,
-    )
+    settings = {"learning_starts": 1_000, "buffer_size": 1_000_000, "device": "cpu"} | PEERS[learner] | schedule
+    model = getattr(peer, learner.upper())("MlpPolicy", gymnasium.make(TASK), **settings)
     model.learn(3_000)
     begun = time.perf_counter()
     model.learn(frames, reset_num_timesteps=False)
@@ -87,14 +84,15 @@ CONTESTANTS = {
 
 def main() -> None:
     """Time one contestant, or all of them in turns."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="TD3 beside its peers")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="TD3 and SAC beside their peers")
+    parser.add_argument("--learner", choices=PEERS, default="td3", help="who learns")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is timed")
     parser.add_argument("--frames", type=int, default=4_000, help="frames that are timed")
     parser.add_argument("--contestant", choices=CONTESTANTS, help="time this one only, in this process")
     options = parser.parse_args()
     if options.contestant:
-        print(json.dumps(CONTESTANTS[options.contestant](options.frames)))
+        print(json.dumps(CONTESTANTS[options.contestant](options.learner, options.frames)))
         return
     found: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
     for turn in range(options.rounds):
@@ -118,7 +116,16 @@ def _timed(name: str, options: argparse.Namespace) -> float:
         tune_jax()
         environment |= {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
         os.environ.pop("XLA_FLAGS", None)
-    command = [interpreter, __file__, "--contestant", name, "--frames", str(options.frames)]
+    command = [
+        interpreter,
+        __file__,
+        "--contestant",
+        name,
+        "--frames",
+        str(options.frames),
+        "--learner",
+        options.learner,
+    ]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     if answer.returncode:
         sys.exit(f"{name} failed: install its peers with pip install 'genepool[peers]', or name their --python")
