@@ -1,6 +1,9 @@
 """What many tests are made of: transitions that are known by their reward, memories and individuals."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 # JAX reads them once: those that the command line sets in a test would reach Ray's workers and nobody else
 os.environ.setdefault("XLA_FLAGS", "")
@@ -12,6 +15,12 @@ import pytest
 from genepool import buffer
 from genepool.networks import Actor
 from genepool.types import Individual, Transitions
+
+# The processes that tests start share what JAX compiles: it is most of their time. This one has read its environment
+# already and compiles for itself, so where both are compared, two compilations are.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="compiled-")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 def draw_rows(n, first=0, sizes=(3, 2)):

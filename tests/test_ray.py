@@ -30,50 +30,34 @@ from genepool.workers import wire
 from genepool.workers.cluster import start
 from genepool.workers.ray import RayWorkers
 
+BREAKS, DOZES, DIES = 7, 11, 13  # seeds of episodes in which something happens
 
-class Stalling(Reach):
-    """The first episode with a seed that the folder names writes down its process and stalls."""
+
+class Troubled(Reach):
+    """By its seed an episode raises, takes two seconds to begin, or takes its process with it.
+
+    The first episode with a seed that the folder names writes down its process and stalls.
+    """
 
     def __init__(self, folder):
         self.folder = Path(folder)
 
     def reset(self, *, seed=None, options=None):
-        mark = self.folder / str(seed)
+        self.seed, mark = seed, self.folder / str(seed)
         if mark.exists():
             mark.rename(self.folder / f"{seed}.stalled")
             (self.folder / "pid").write_text(str(os.getpid()))
             time.sleep(600)
-        return super().reset(seed=seed)
-
-
-class Dozing(Reach):
-    """Takes two seconds to begin."""
-
-    def reset(self, *, seed=None, options=None):
-        time.sleep(2.0)
-        return super().reset(seed=seed)
-
-
-class Broken(Reach):
-    """Raises in the episode with seed 7."""
-
-    def reset(self, *, seed=None, options=None):
-        self.seed = seed
+        if seed == DOZES:
+            time.sleep(2.0)
+        if seed == DIES:
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().reset(seed=seed)
 
     def step(self, action):
-        if self.seed == 7:
+        if self.seed == BREAKS:
             raise RuntimeError("the joint broke")
         return super().step(action)
-
-
-class Deadly(Reach):
-    """Takes its process with it in the episode with seed 7."""
-
-    def reset(self, *, seed=None, options=None):
-        if seed == 7:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().reset(seed=seed)
 
 
 class Nudge(eqx.Module):
@@ -149,15 +133,22 @@ def until(condition, seconds=30.0):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """One cluster for all, as RayWorkers start it, with room for many."""
-    start(ray, 12)
+    """One cluster for all, as RayWorkers start it. A worker takes seconds to start: most tests share them."""
+    start(ray, 6)
     yield
     ray.shutdown()
 
 
 @pytest.fixture(scope="module")
-def three(cluster):
-    workers = RayWorkers(REACH, 3)
+def three(cluster, tmp_path_factory):
+    workers = RayWorkers(make(Troubled, tmp_path_factory.mktemp("marks")), 3)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture(scope="module")
+def one(cluster):
+    workers = RayWorkers(REACH, 1)
     yield workers
     workers.close()
 
@@ -168,12 +159,9 @@ def test_outcomes_equal_those_of_local_workers_bit_for_bit(three, memory):
     assert all(same(a, b) for a, b in zip(three.map(candidates), here, strict=True))
 
 
-def test_one_worker_brings_the_same_as_three(cluster, three):
+def test_one_worker_brings_the_same_as_three(one, three):
     candidates = everyone(4)
-    one = RayWorkers(REACH, 1)
-    outcomes = one.map(candidates)
-    one.close()
-    assert all(same(a, b) for a, b in zip(outcomes, three.map(candidates), strict=True))
+    assert all(same(a, b) for a, b in zip(one.map(candidates), three.map(candidates), strict=True))
 
 
 def trained(algorithm, workers, generations):
@@ -187,24 +175,22 @@ def equal(a, b):
     return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(leaves(a), leaves(b), strict=True))
 
 
+TINY = {"population": 6, "memory": 100, "hidden": (8, 8), "replay": 10_000, "updates_per_frame": 0.05}
+
+
 def test_synchronous_pderl_is_the_same_run_bit_for_bit(three):
-    options = {"population": 6, "memory": 100, "hidden": (8, 8), "replay": 10_000, "updates_per_frame": 0.05}
-    algorithm = replace(genepool.pderl(Reach, **options), task=REACH)
+    algorithm = replace(genepool.pderl(Reach, **TINY), task=REACH)
     assert equal(trained(algorithm, three, 2), trained(algorithm, genepool.LocalWorkers(REACH), 2))
 
 
-def test_parallel_cem_rl_equals_cem_rl_bit_for_bit_whatever_the_number_of_workers(cluster, three):
+def test_parallel_cem_rl_equals_cem_rl_bit_for_bit_whatever_the_number_of_workers(one, three):
     learner = genepool.TD3(batch_size=16, critic_hidden=(8, 8))
     algorithm = genepool.cem_rl(Reach, learner=learner, hidden=(8, 8), warmup=150, replay=2_000)
     algorithm = replace(algorithm, task=REACH)
     here = trained(algorithm, genepool.LocalWorkers(REACH), 3)
     assert int(here.counts[0]) - 1 == 10  # lessons were taken in two of the three generations
     assert equal(trained(algorithm, three, 3), here)
-    two = RayWorkers(REACH, 2)
-    try:
-        assert equal(trained(algorithm, two, 3), here)
-    finally:
-        two.close()
+    assert equal(trained(algorithm, one, 3), here)
 
 
 def test_esac_on_a_cluster_is_esac_bit_for_bit(three):
@@ -225,37 +211,6 @@ def test_a_member_of_an_evolution_strategy_costs_a_seed_and_a_reference():
     assert store.bytes < 1_200_000  # the mother's weights, once
 
 
-@pytest.fixture(scope="module")
-def stalling(cluster, tmp_path_factory):
-    """Two workers whose environment stalls where the folder says, warm."""
-    folder = tmp_path_factory.mktemp("stalling")
-    workers = RayWorkers(make(Stalling, folder), 2)
-    workers.map(everyone(6))
-    yield workers, folder
-    workers.close()
-
-
-@pytest.mark.parametrize("blow", [signal.SIGKILL, None])
-def test_a_worker_that_is_killed_or_hangs_loses_no_candidate_and_doubles_none(stalling, blow):
-    workers, folder = stalling
-    candidates = everyone(6)
-    here = genepool.LocalWorkers(workers.task).map(candidates)
-    (folder / "100").touch()
-    workers.deadline = None if blow else 8.0
-    for candidate in candidates:
-        workers.submit(candidate)
-    until((folder / "100.stalled").exists)
-    (folder / "100.stalled").unlink()
-    if blow:
-        os.kill(int((folder / "pid").read_text()), blow)
-    outcomes = [workers.next(wait=True) for _ in candidates]
-    assert workers.busy == 0
-    assert workers.next(wait=True) is None
-    outcomes.sort(key=lambda outcome: outcome.candidate.number)
-    assert all(same(a, b) for a, b in zip(outcomes, here, strict=True))
-    until(lambda: workers.idle == 2)  # and it comes back
-
-
 def test_the_second_outcome_of_a_candidate_is_ignored(three):
     candidate = everyone(1)[0]
     three.submit(candidate)
@@ -269,42 +224,24 @@ def test_the_second_outcome_of_a_candidate_is_ignored(three):
     assert three.busy == 0
 
 
-def test_a_candidate_that_takes_every_worker_with_it_is_refused_in_one_line(cluster, monkeypatch, capfd):
-    monkeypatch.setattr("genepool.workers.ray.LOSSES", 2)
-    workers = RayWorkers(make(Deadly), 1)
-    candidate = replace(everyone(1)[0], seeds=(7,), number=41)
-    with pytest.raises(UserError, match="candidate 41 was lost with its worker, 2 times in a row") as caught:
-        workers.map([candidate])
-    workers.close()
-    assert "\n" not in str(caught.value)
-    assert capfd.readouterr() == ("", "")  # Ray says nothing of its own
-
-
-def test_an_environments_error_arrives_once_and_in_the_same_line(cluster):
-    task = make(Broken)
-    candidates = [replace(candidate, seeds=(k + 5,)) for k, candidate in enumerate(everyone(4))]
+def test_an_environments_error_arrives_once_and_in_the_same_line(three):
+    candidates = [replace(candidate, seeds=(BREAKS - 2 + k,)) for k, candidate in enumerate(everyone(4))]
     with pytest.raises(UserError) as here:
-        genepool.LocalWorkers(task).map(candidates[2:3])
-    workers = RayWorkers(task, 2)
+        genepool.LocalWorkers(three.task).map(candidates[2:3])
     with pytest.raises(UserError) as there:
-        workers.map(candidates)
+        three.map(candidates)
     assert str(there.value) == str(here.value)
     assert "raised RuntimeError in the episode with seed 7, step 1: the joint broke" in str(there.value)
-    assert workers.map(candidates[:1])[0].candidate is candidates[0]  # the others go on
-    assert workers.busy == 0
-    workers.close()
+    assert three.map(candidates[:1])[0].candidate is candidates[0]  # the others go on
+    assert three.busy == 0
 
 
-def test_waiting_costs_no_processor_time(cluster):
-    workers = RayWorkers(make(Dozing), 1)
-    candidate = replace(everyone(1)[0], seeds=(0,))
-    workers.map([candidate])
-    workers.submit(candidate)
+def test_waiting_costs_no_processor_time(three):
+    three.submit(replace(everyone(1)[0], seeds=(DOZES,)))
     begun, spent = time.monotonic(), time.process_time()
-    assert workers.next(wait=False) is None
-    assert isinstance(workers.next(wait=True), Outcome)
+    assert three.next(wait=False) is None
+    assert isinstance(three.next(wait=True), Outcome)
     spent, waited = time.process_time() - spent, time.monotonic() - begun
-    workers.close()
     assert waited > 1.9
     assert spent < 0.1 * waited
 
@@ -343,8 +280,7 @@ def test_learning_goes_on_behind_from_a_copy_and_its_error_arrives(three):
 
 
 def test_the_asynchronous_schedule_tells_every_candidate_once(three):
-    options = {"memory": 100, "hidden": (8, 8), "replay": 10_000, "updates_per_frame": 0.05}
-    algorithm = genepool.erl(Reach, population=6, learner=genepool.DDPG(warmup=20), **options)
+    algorithm = genepool.erl(Reach, learner=genepool.DDPG(warmup=20), **TINY)
     algorithm, key = replace(algorithm, task=REACH, evolver=SteadyState(6)), jax.random.key(0)
     state, told, clock = algorithm.init(key), [], Clock()
     for g in range(3):
@@ -356,18 +292,47 @@ def test_the_asynchronous_schedule_tells_every_candidate_once(three):
     assert sorted(told) == sorted(asked) == list(range(len(asked)))
     assert len(told) >= 2 * algorithm.generation
     assert "learnt" in clock.events
+    while three.studying:
+        three.next(wait=True)
 
 
-def test_a_killed_driver_goes_on_and_asks_again_for_whom_it_had_out(tmp_path):
+@pytest.mark.parametrize("blow", [signal.SIGKILL, None])
+def test_a_worker_that_is_killed_or_hangs_loses_no_candidate_and_doubles_none(three, blow, monkeypatch):
+    candidates, folder = everyone(6), three.task.make.args[0]
+    here = genepool.LocalWorkers(REACH).map(candidates)
+    (folder / "100").touch()
+    monkeypatch.setattr(three, "deadline", None if blow else 8.0)
+    for candidate in candidates:
+        three.submit(candidate)
+    until((folder / "100.stalled").exists)
+    (folder / "100.stalled").unlink()
+    if blow:
+        os.kill(int((folder / "pid").read_text()), blow)
+    outcomes = [three.next(wait=True) for _ in candidates]
+    assert three.busy == 0
+    assert three.next(wait=True) is None
+    outcomes.sort(key=lambda outcome: outcome.candidate.number)
+    assert all(same(a, b) for a, b in zip(outcomes, here, strict=True))
+    until(lambda: three.idle == 3)  # and it comes back
+
+
+def test_a_candidate_that_takes_every_worker_with_it_is_refused_in_one_line(three, monkeypatch, capfd):
+    monkeypatch.setattr("genepool.workers.ray.LOSSES", 2)
+    candidate = replace(everyone(1)[0], seeds=(DIES,), number=41)
+    with pytest.raises(UserError, match="candidate 41 was lost with its worker, 2 times in a row") as caught:
+        three.map([candidate])
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")  # Ray says nothing of its own
+
+
+def test_a_killed_driver_goes_on_and_asks_again_for_whom_it_had_out(tmp_path, cluster):
     folder, script = tmp_path / "run", Path(__file__).with_name("killed_run.py")
-    play = lambda moment: subprocess.run(
-        [sys.executable, script, folder, moment, "aes_rl", "ray:3"], capture_output=True, text=True, check=False
-    )
-    assert play("saving").returncode == -signal.SIGKILL
+    command = [sys.executable, script, folder, "saving", "aes_rl", "ray:2"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == -signal.SIGKILL, answer.stderr
     before = len(numbers(folder))
     assert before  # a checkpoint was written, while others were out
-    answer = play("never")
-    assert answer.returncode == 0, answer.stderr
+    assert genepool.resume(folder).champion
     assert len(numbers(folder)) > before
     assert sorted(numbers(folder)) == list(range(len(numbers(folder))))  # nobody is lost, nobody counts twice
 
@@ -455,10 +420,10 @@ def test_a_candidate_costs_the_bytes_of_its_actor_and_what_is_shared_goes_as_ref
 
 
 def test_what_a_ring_does_not_hold_yet_costs_next_to_nothing():
-    """Humanoid's states: of the 1.5 GB that a million rows take (here a tenth), only the filled blocks are stored."""
-    store, ring = Store(), np.zeros((100_000, 376), np.float32)
+    """Humanoid's states: of the 1.5 GB that a million rows take (here a part), only the filled blocks are stored."""
+    store, ring = Store(), np.zeros((40_000, 376), np.float32)
     sender, receiver = wire.Sender(store.put, store.get), wire.Receiver(store.get)
-    for filled, blocks in ((10_000, 4), (20_000, 8), (20_100, 8), (100_000, 36)):
+    for filled, blocks in ((5_000, 2), (10_000, 4), (10_100, 4), (40_000, 15)):
         ring[:filled] = np.arange(filled)[:, None] + 1.0
         message, references = sender.pack(Candidate(Individual(None, None), reference=ring))
         assert np.array_equal(receiver.unpack(message, references).reference, ring)
@@ -515,27 +480,25 @@ def test_a_node_may_leave_and_another_join_in_the_middle(tmp_path, cluster, capf
     from ray.cluster_utils import Cluster
 
     ray.shutdown()
-    task, candidates = make(Stalling, tmp_path), everyone(8)
+    task, candidates = make(Troubled, tmp_path), everyone(6)
     here = genepool.LocalWorkers(task).map(candidates)
     (tmp_path / "0").touch()
-    (tmp_path / "100").touch()
     alert = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
     head = {"num_cpus": 0, "include_dashboard": False, "_system_config": alert}
     nodes = Cluster(initialize_head=True, head_node_args=head)
-    away = nodes.add_node(num_cpus=2)
+    away = nodes.add_node(num_cpus=1)
     workers = None
     try:
         nodes.wait_for_nodes()
-        workers = RayWorkers(task, 3, address=nodes.address)  # one more than fit
-        assert workers.idle == 2
+        workers = RayWorkers(task, 2, address=nodes.address)  # one more than fit
+        assert workers.idle == 1
         for candidate in candidates:
             workers.submit(candidate)
         until((tmp_path / "0.stalled").exists)
-        until((tmp_path / "100.stalled").exists)
         nodes.remove_node(away, allow_graceful=False)
-        nodes.add_node(num_cpus=3)
+        nodes.add_node(num_cpus=2)
         outcomes = [workers.next(wait=True) for _ in candidates]
-        until(lambda: workers.idle == 3)
+        until(lambda: workers.idle == 2)
         assert workers.next(wait=True) is None
         outcomes.sort(key=lambda outcome: outcome.candidate.number)
         assert all(same(a, b) for a, b in zip(outcomes, here, strict=True))

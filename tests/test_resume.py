@@ -1,7 +1,6 @@
 """Kill a run at any moment: resumed, it is the run that was never interrupted."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,14 +21,7 @@ def play(folder, moment, preset="pderl"):
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    """A cache, for the processes share what JAX compiles: it is most of their time."""
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path_factory.mktemp("compiled"))
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, compiled):
+def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
     answer = play(folder, "never")
     assert answer.returncode == 0, answer.stderr
@@ -60,7 +52,7 @@ def test_a_run_killed_while_it_is(moment, uninterrupted, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def asynchronous(tmp_path_factory, compiled):
+def asynchronous(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "asynchronous"
     answer = play(folder, "never", "aes_rl")
     assert answer.returncode == 0, answer.stderr
