@@ -31,7 +31,7 @@ from genepool.learning.lessons import Lesson
 from genepool.networks import Actor
 from genepool.optimiser import adam_init
 from genepool.schedule import Clock, synchronous
-from genepool.workers.local import taught
+from genepool.workers import local
 
 Row = dict[str, Any]
 ALGORITHM = genepool.pderl("HalfCheetah-v5")
@@ -184,6 +184,14 @@ def cheetah() -> tuple[Any, int]:
     return environment.model, environment.frame_skip
 
 
+def played(candidates: Sequence[Candidate]) -> list[Outcome]:
+    """The outcomes of candidates, with everything built anew that has to be built for them."""
+    workers = LocalWorkers(ALGORITHM.task)
+    outcomes = workers.map(candidates)
+    workers.close()
+    return outcomes
+
+
 def actions_of(outcomes: Sequence[Outcome]) -> np.ndarray:
     """What was done, [episodes, frames, |A|]: no episode of HalfCheetah ends before its time."""
     return np.stack([outcome.transitions.action for outcome in outcomes]).astype(np.float64)
@@ -235,7 +243,7 @@ def teaching(threads: int, quick: bool) -> list[Row]:
         return [Candidate(Individual(actor, None), lesson=lesson)] * lessons
 
     def work() -> list[Individual]:
-        return taught(candidates(learner.update_critic(k_critic, state, actor, replay, steps), steps))
+        return local.taught(candidates(learner.update_critic(k_critic, state, actor, replay, steps), steps))
 
     flops = teaching_flops(*SIZES, learner.batch_size, steps, lessons * steps)
     name = f"CEM-RL's gradients per frame, {spelt(threads)}"
@@ -245,7 +253,7 @@ def teaching(threads: int, quick: bool) -> list[Row]:
     few, axis = steps // 4, lambda tree: jax.tree.map(lambda leaf: jnp.stack([leaf] * lessons), tree)
     improve = jax.jit(jax.vmap(partial(td3._improve, learner), (0, 0, 0, None, None, None)))
     given = axis(jax.random.fold_in(k_lesson, 0)), axis((actor, adam_init(actor))), axis(learner.teacher(state))
-    both = (lambda: improve(*given, *shared, few), lambda: taught(candidates(state, few)))
+    both = (lambda: improve(*given, *shared, few), lambda: local.taught(candidates(state, few)))
     alike = [np.asarray(both[0]()[0].output.weight[0]), both[1]()[0].actor.output.weight]  # compiles
     pairs = [[1e3 * seconds(one) for one in both] for _ in range(1 if quick else 15)]
     rounds, limits = zip(*pairs, strict=True)
@@ -257,18 +265,57 @@ def acting(threads: int, quick: bool) -> list[Row]:
     """An episode of each of ten candidates, with everything that has to be built for them."""
     actors = [jax.device_get(Actor(key, *SIZES)) for key in jax.random.split(jax.random.key(0), 10)]
     candidates = [Candidate(Individual(actor, None), seeds=(k,)) for k, actor in enumerate(actors)]
-
-    def play() -> list[Outcome]:
-        workers = LocalWorkers(ALGORITHM.task)
-        outcomes = workers.map(candidates)
-        workers.close()
-        return outcomes
-
+    play = lambda: played(candidates)
     actions = actions_of(play())  # compiles
     pairs = [(seconds(play), physics(actions, threads)) for _ in range(1 if quick else 15)]
     rounds, limits = zip(*pairs, strict=True)
     limit_is = f"mj_step alone, {actions.shape[0]} x {actions.shape[1]} frames"
     return [row(f"acting, {spelt(threads)}", "s", rounds, limits, limit_is, target=1.8, engine=ALGORITHM.task.engine)]
+
+
+def population(threads: int, quick: bool) -> list[Row]:
+    """A generation of an evolution strategy: an episode of each of 50 mirrored pairs of 512-512, and where its time goes."""
+    mean, *noise = (
+        jax.device_get(Actor(key, *SIZES, (512, 512), False, "relu"))
+        for key in jax.random.split(jax.random.key(0), 3 if quick else 51)
+    )
+    actors = [jax.tree.map(lambda m, e, s=s: m + s * e, mean, pair) for pair in noise for s in (0.1, -0.1)]
+    candidates = [Candidate(Individual(actor, None), seeds=(k,)) for k, actor in enumerate(actors)]
+    play = lambda: played(candidates)
+    actions = actions_of(play())  # compiles
+    works, limits, spent = [], [], []
+    for _ in range(1 if quick else 5):
+        works.append(seconds(play))
+        limits.append(physics(actions, threads))
+        spent.append(_spent(play))
+    name, limit_is = f"population, {spelt(threads)}", f"mj_step alone, {actions.shape[0]} x {actions.shape[1]} frames"
+    share = lambda what: [one[what] / threads for one in spent]
+    shared = lambda what, **more: row(f"{name}: {what}", "s", share(what), limits, "mj_step alone", **more)
+    return [row(name, "s", works, limits, limit_is, target=2.0), *map(shared, ("policies", "engine", "pools"))]
+
+
+def _spent(work: Callable[[], Any]) -> dict[str, float]:
+    """Seconds that the threads of some acting spend with policies, with the engine's steps, and building its pools."""
+    spans: dict[str, list[float]] = {}
+
+    def timed(what: str, do: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return do(*arguments)
+            finally:
+                spans.setdefault(what, []).append(time.perf_counter() - begun)
+
+        return call
+
+    engine = type(ALGORITHM.task.open())
+    with (
+        mock.patch.object(local.Crowd, "act", timed("policies", local.Crowd.act)),
+        mock.patch.object(engine, "step", timed("engine", engine.step)),
+        mock.patch.object(engine, "begin", timed("pools", engine.begin)),
+    ):
+        work()
+    return {what: sum(parts) for what, parts in spans.items()}
 
 
 def generation(threads: int, quick: bool) -> list[Row]:
@@ -405,4 +452,5 @@ def spelt(threads: int) -> str:
     return f"{threads} thread{'s' * (threads > 1)}"
 
 
-PARTS = {part.__name__: part for part in (update, acting, distillation, teaching, generation, cluster, memory, startup)}
+ALL = (update, acting, population, distillation, teaching, generation, cluster, memory, startup)
+PARTS = {part.__name__: part for part in ALL}

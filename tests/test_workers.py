@@ -11,6 +11,7 @@ import genepool
 from genepool.environments.task import find
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
+from genepool.workers import local
 
 
 def candidates(task, n, episodes=2):
@@ -62,6 +63,28 @@ def test_actors_of_different_architectures_play_side_by_side_as_each_plays_alone
     assert all(same(a, b) for a, b in zip(together, apart, strict=True))
     assert all(same(a, b) for a, b in zip([o for k in range(4) for o in together[k::4]], alike, strict=True))
     assert len({o.frames for o in together}) > 1  # so that some fell while others went on
+
+
+@pytest.mark.parametrize(
+    ("hidden", "layer_norm", "activation"),
+    [((128, 128), True, "tanh"), ((33,), False, "elu")],
+)
+def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden, layer_norm, activation):
+    rng = np.random.default_rng(0)
+    stir = lambda leaf: np.asarray(leaf) + 0.1 * rng.standard_normal(np.shape(leaf)).astype(np.float32)
+    make = lambda key: jax.tree.map(stir, Actor(key, 11, 3, hidden, layer_norm, activation))
+    actors = [make(key) for key in jax.random.split(jax.random.key(0), 3)]
+    inputs = rng.standard_normal((3, 14)).astype(np.float32)
+    program = local._program(jax.tree.structure(actors[0]), 11)
+
+    def acts(who):
+        leaves = zip(*(jax.tree.leaves(actors[k]) for k in who), strict=True)
+        return np.asarray(program(inputs[who], *(np.stack(column) for column in leaves)))
+
+    alone = [acts([k])[0] for k in range(3)]
+    for lanes in local.LANES:
+        who = rng.integers(3, size=lanes)
+        assert np.array_equal(acts(who), [alone[k] for k in who]), lanes
 
 
 def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():

@@ -60,11 +60,16 @@ class Task:
         """The most steps an episode takes."""
         return min(self.spaces.horizon, self.max_steps or self.spaces.horizon)
 
+    @property
+    def crew(self) -> int:
+        """How many of its engines are worth having at once: EnvPool's each keep a core busy, a user's code takes turns."""
+        return cores() if self.engine == "envpool" else 1
+
     def open(self) -> Engine:
         """A new engine for this task."""
         module = _engine(self.engine)
         if self.engine == "envpool":
-            return module.EnvPoolEngine(self.id, threads=cores())
+            return module.EnvPoolEngine(self.id, threads=1)
         return module.GymnasiumEngine(self.make or (lambda: module.make(self.id)))
 
     def versions(self) -> dict[str, str]:

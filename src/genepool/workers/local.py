@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -17,7 +17,11 @@ from genepool.errors import EpisodeFailed, UserError
 from genepool.machine import cores
 from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 
-CAPACITY = 64  # episodes played at once; of more, one batch after the other
+CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
+CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
+LANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
+
+Ticket = tuple[Any, np.ndarray | None, int]  # an episode's actor, noise and seed
 
 
 class LocalWorkers:
@@ -30,22 +34,18 @@ class LocalWorkers:
 
     def __init__(self, task: Task):
         self.task = task
-        self._engine: Engine | None = None
+        self._engines: list[Engine] = []  # those that nobody plays with
         self._submitted: deque[Candidate] = deque()
         self._learnt: deque[Learnt] = deque()
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Have every candidate take its lesson and play its episodes; the outcomes in the order of the candidates."""
-        self._engine = self._engine or self.task.open()
         individuals = taught(candidates)
         tickets = []
         for candidate, individual in zip(candidates, individuals, strict=True):
             tickets += [(individual.actor, candidate.noise, seed) for seed in candidate.seeds]
             tickets += [(candidate.reference, None, seed) for seed in candidate.reference_seeds]
-        episodes = []
-        for begin in range(0, len(tickets), CAPACITY):
-            actors, noises, seeds = zip(*tickets[begin : begin + CAPACITY], strict=True)
-            episodes += play(self.task, self._engine, actors, noises, seeds)
+        episodes = self._play(tickets)
         outcomes = []
         for candidate, individual in zip(candidates, individuals, strict=True):
             own, episodes = episodes[: len(candidate.seeds)], episodes[len(candidate.seeds) :]
@@ -54,6 +54,27 @@ class LocalWorkers:
             frames = sum(len(episode.reward) for episode in beside)
             outcomes.append(Outcome(candidate, individual, returns(own), rows, returns(beside), frames))
         return outcomes
+
+    def _play(self, tickets: list[Ticket]) -> list[Transitions]:
+        """An episode for each ticket. Every core plays batches of its own, so that none waits for another."""
+        if not tickets:
+            return []
+        batches = batched(tickets, self.task.crew)
+
+        def go(batch: list[Ticket]) -> list[Transitions]:
+            try:
+                engine = self._engines.pop()
+            except IndexError:
+                engine = self.task.open()
+            try:
+                return play(self.task, engine, *zip(*batch, strict=True))
+            finally:
+                self._engines.append(engine)
+
+        if self.task.crew == 1 or len(batches) == 1:
+            return [episode for batch in batches for episode in go(batch)]
+        with ThreadPoolExecutor(self.task.crew) as pool:
+            return [episode for episodes in pool.map(go, batches) for episode in episodes]
 
     @property
     def idle(self) -> int:
@@ -81,9 +102,8 @@ class LocalWorkers:
 
     def close(self) -> None:
         """Free the environments."""
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+        while self._engines:
+            self._engines.pop().close()
 
 
 def taught(candidates: Sequence[Candidate]) -> list[Individual]:
@@ -98,6 +118,16 @@ def taught(candidates: Sequence[Candidate]) -> list[Individual]:
         return [candidate.individual for candidate in candidates]
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(learn, candidates))
+
+
+def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:
+    """The tickets in order, in batches of about the same size: as few as fit, and as many for each of the crew."""
+    heaviest = max(sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(actor)) for actor, _, _ in tickets)
+    most = min(max(CACHE // heaviest, 1), CAPACITY)
+    rounds = -(-len(tickets) // (most * crew))
+    count = min(rounds * crew, len(tickets))
+    borders = [len(tickets) * k // count for k in range(count + 1)]
+    return [tickets[begin:end] for begin, end in pairwise(borders)]
 
 
 def returns(episodes: Sequence[Transitions]) -> tuple[float, ...]:
@@ -116,21 +146,22 @@ def play(
     rewards = np.zeros((horizon, n), np.float32)
     length, terminal = np.full(n, horizon), np.zeros(n, np.float32)
     live = np.arange(n, dtype=np.int32)
-    t = 0
+    t, rows = 0, slice(n)
     try:
         observations[0] = engine.begin(seeds)
         _inspect(task, observations[0], rewards[0], seeds, live, 0)
         for t in range(horizon):
-            action = actions[t, live] = crowd.act(observations[t], live, t)
+            action = actions[t, rows] = crowd.act(observations[t], live, t)
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
             _inspect(task, observation, reward, seeds, live, t + 1)
-            observations[t + 1, live], rewards[t, live] = observation, reward
+            observations[t + 1, rows], rewards[t, rows] = observation, reward
             over = terminated | truncated
             if over.any():
                 length[live[over]], terminal[live[over]] = t + 1, terminated[over]
                 live = live[~over]
                 if not len(live):
                     break
+                rows = index(live.tolist())
     except EpisodeFailed as fault:
         cause, seed = fault.__cause__, seeds[fault.episode]
         raise UserError(
@@ -154,8 +185,8 @@ def _inspect(
     task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Sequence[int], live: np.ndarray, step: int
 ) -> None:
     """Refuse what is not a number before it gets into a memory or a network."""
-    # a sum is finite if all are, and one sum costs a tenth of looking at each
-    if np.isfinite(observation.sum() + reward.sum()):
+    # a sum of squares is not finite unless all are, and costs a fraction of looking at each
+    if math.isfinite(np.vdot(observation, observation) + np.vdot(reward, reward)):
         return
     bad = ~(np.isfinite(observation).all(axis=1) & np.isfinite(reward))
     if bad.any():
@@ -176,10 +207,8 @@ class Crowd:
             leaves, structure = jax.tree.flatten(actor)
             kinds.setdefault((structure, tuple(np.shape(leaf) for leaf in leaves)), []).append(k)
         self._groups = [
-            Group(
-                _program(*kind, observation_size, action_size), episodes, actors, noises, observation_size, action_size
-            )
-            for kind, episodes in kinds.items()
+            Group(_program(structure, observation_size), episodes, actors, noises, (observation_size, action_size))
+            for (structure, _), episodes in kinds.items()
         ]
         self._action_size = action_size
 
@@ -192,11 +221,7 @@ class Crowd:
 
 
 class Group:
-    """Those of a crowd that are built alike.
-
-    One compiled program of fixed shapes runs one actor after the other, and how many there are only changes how
-    often it loops: so the bits of an action cannot depend on who else is there.
-    """
+    """Those of a crowd that are built alike. Each episode has a lane: a row of every array of one program."""
 
     def __init__(
         self,
@@ -204,56 +229,69 @@ class Group:
         episodes: Sequence[int],
         actors: Sequence[Any],
         noises: Sequence[np.ndarray | None],
-        observation_size: int,
-        action_size: int,
+        sizes: tuple[int, int],
     ):
-        distinct = {id(actors[k]): actors[k] for k in episodes}
-        slot = {identity: k for k, identity in enumerate(distinct)}
-        flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(actor)]) for actor in distinct.values()]
-        weights = np.zeros((CAPACITY, flat[0].size), np.float32)
-        weights[: len(flat)] = flat
-        self._weights = jax.device_put(weights)  # one array: every buffer handed to a program costs microseconds
-        self._slots = {k: slot[id(actors[k])] for k in episodes}
-        self._noise = {k: noises[k] for k in episodes if noises[k] is not None}
-        self._inputs = np.zeros((CAPACITY, observation_size + action_size), np.float32)  # observation, then noise
-        self._size = observation_size
-        self._program = program
+        self._program, self._sizes = program, sizes
+        self._leaves = {k: jax.tree.leaves(actors[k]) for k in episodes}
+        self._noises = {k: noises[k] for k in episodes if noises[k] is not None}
+        self._lanes: list[int] = []
         self._live: np.ndarray | None = None
 
     def act(self, observations: np.ndarray, live: np.ndarray, t: int, actions: np.ndarray) -> None:
         """Write the actions of its live episodes' players in step t where they stand among all that are live."""
         if live is not self._live:  # who plays changes seldom
-            self._live, self._places = live, [place for place, k in enumerate(live.tolist()) if k in self._slots]
-            mine = live[self._places]
-            plan = np.zeros((2, CAPACITY), np.int32)
-            plan[0, : len(mine)], plan[1, : len(mine)] = mine, [self._slots[k] for k in mine.tolist()]
-            self._plan, self._count = jax.device_put(plan), jax.device_put(np.int32(len(mine)))
-        if not self._places:
+            self._follow(live)
+        if not self._playing:
             return
-        self._inputs[: len(observations), : self._size] = observations
-        for k, noise in self._noise.items():
-            self._inputs[k, self._size :] = noise[t]
-        acted = np.asarray(self._program(self._weights, self._plan, self._count, self._inputs))
-        actions[self._places] = acted[: len(self._places)]
+        self._inputs[: len(self._lanes), : self._sizes[0]] = observations[self._seen]
+        for lane, noise in self._noise:
+            self._inputs[lane, self._sizes[0] :] = noise[t]
+        actions[self._places] = np.asarray(self._program(self._inputs, *self._weights))[self._taken]
+
+    def _follow(self, live: np.ndarray) -> None:
+        """Take note of who is live. When half the lanes are of no use, the rest move to a smaller program."""
+        places = {k: place for place, k in enumerate(live.tolist()) if k in self._leaves}
+        self._live, self._playing = live, bool(places)
+        if not places:
+            return
+        if not self._lanes or 2 * len(places) <= len(self._lanes):
+            self._lanes, n = list(places), next(n for n in LANES if n >= len(places))
+            self._seen = index(self._lanes)
+            self._inputs = np.zeros((n, sum(self._sizes)), np.float32)  # observation, then noise
+            self._noise = [(lane, self._noises[k]) for lane, k in enumerate(self._lanes) if k in self._noises]
+            columns = zip(*(self._leaves[k] for k in self._lanes), strict=True)
+            self._weights = jax.device_put([_padded(column, n) for column in columns])
+        self._places = index(list(places.values()))
+        self._taken = index([lane for lane, k in enumerate(self._lanes) if k in places])
+
+
+def index(rising: list[int]) -> slice | np.ndarray:
+    """What picks these rows of an array: a slice if none between them is left out, for it costs a third."""
+    first, end = rising[0], rising[-1] + 1
+    return slice(first, end) if end - first == len(rising) else np.array(rising)
+
+
+def _padded(rows: Sequence[np.ndarray], n: int) -> np.ndarray:
+    """The rows in an array of n, zero where there are no more. It begins where JAX takes it as it is, without a copy."""
+    shape = (n, *np.shape(rows[0]))
+    memory = np.zeros(math.prod(shape) + 16, np.float32)
+    begin = -memory.ctypes.data % 64 // 4
+    whole = memory[begin : begin + math.prod(shape)].reshape(shape)
+    for place, row in zip(whole, rows, strict=False):
+        place[...] = row
+    return whole
 
 
 @lru_cache(maxsize=32)
-def _program(structure: Any, shapes: tuple[tuple[int, ...], ...], observation_size: int, action_size: int) -> Any:
-    """Compiled for one architecture: actions of `count` episodes, whose rows and actors the plan names."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+def _program(structure: Any, observation_size: int) -> Any:
+    """The actions of all lanes, of their inputs and the leaves of their actors, [lanes, ...].
 
-    def actor(flat: Array) -> Any:
-        parts = zip(shapes, [0, *ends], ends, strict=False)
-        return jax.tree.unflatten(structure, [flat[begin:end].reshape(shape) for shape, begin, end in parts])
+    A lane's bits depend on nothing but what is in it: products are made lane by lane, all else number by number. That
+    is so of XLA's own kernels, on one thread; those of its library YNN sum in an order that depends on the size of all.
+    """
 
-    def act(weights: Array, plan: Array, count: Array, inputs: Array) -> Array:
-        def one(i, actions):
-            row = inputs[plan[0, i]]
-            action = actor(weights[plan[1, i]]).explore(row[:observation_size], row[observation_size:])
-            return actions.at[i].set(action)
+    def one(row: Array, *leaves: Array) -> Array:
+        return jax.tree.unflatten(structure, leaves).explore(row[:observation_size], row[observation_size:])
 
-        return jax.lax.fori_loop(0, count, one, jnp.zeros((CAPACITY, action_size), jnp.float32))
-
-    of = lambda shape, kind=jnp.float32: jax.ShapeDtypeStruct(shape, kind)
-    weights, inputs = of((CAPACITY, ends[-1])), of((CAPACITY, observation_size + action_size))
-    return jax.jit(act).lower(weights, of((2, CAPACITY), jnp.int32), of((), jnp.int32), inputs).compile()
+    options = {"xla_cpu_multi_thread_eigen": False, "xla_cpu_experimental_ynn_fusion_type": ""}
+    return jax.jit(jax.vmap(one), compiler_options=options)
