@@ -13,18 +13,17 @@ from genepool.environments.spaces import Spaces, box_spaces
 class EnvPoolEngine:
     """A pool built anew for every batch of episodes, for EnvPool takes its seeds when it is built."""
 
-    def __init__(self, id: str, threads: int):
-        self._id, self._threads = id, threads
+    def __init__(self, id: str):
+        self._id = id
         self._limit = envpool.make_spec(id).config.max_episode_steps
 
-    def begin(self, seeds: Sequence[int]) -> np.ndarray:
-        """Start one episode per seed."""
+    def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
+        """Start one episode per seed, on at most so many threads."""
         n = len(seeds)
         # EnvPool calls an episode that fails in its very last step truncated; with its own limit out of the way,
         # `done` means terminated and nothing else, and the limit is ours to set.
-        threads = min(n, self._threads)
         self._pool = envpool.make_gymnasium(
-            self._id, num_envs=n, num_threads=threads, seed=list(seeds), max_episode_steps=self._limit + 1
+            self._id, num_envs=n, num_threads=min(n, threads), seed=list(seeds), max_episode_steps=self._limit + 1
         )
         keys = list(self._pool._state_keys)
         self._wanted = [keys.index(name) for name in ("obs", "reward", "done")]
