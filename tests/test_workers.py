@@ -79,7 +79,7 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
 
     def acts(who):
         leaves = zip(*(jax.tree.leaves(actors[k]) for k in who), strict=True)
-        return np.asarray(program(inputs[who], *(np.stack(column) for column in leaves)))
+        return np.asarray(program(inputs[who], *(local._lanes(column, len(who)) for column in leaves)))
 
     alone = [acts([k])[0] for k in range(3)]
     for lanes in local.LANES:

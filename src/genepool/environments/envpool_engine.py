@@ -18,20 +18,20 @@ DISCRETE = ("envpool.classic_control", "envpool.box2d")  # of its tasks with dis
 class EnvPoolEngine:
     """A pool built anew for every batch of episodes, for EnvPool takes its seeds when it is built."""
 
-    def __init__(self, id: str, threads: int):
-        self._id, self._threads = id, threads
-        spec = envpool.make_spec(id)
+    def __init__(self, id: str):
+        self._id, spec = id, envpool.make_spec(id)
         self._limit, self._kind = spec.config.max_episode_steps, spec.action_space.dtype
 
-    def begin(self, seeds: Sequence[int]) -> np.ndarray:
-        """Start one episode per seed."""
+    def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
+        """Start one episode per seed, on at most so many threads."""
         n = len(seeds)
         # EnvPool calls an episode that fails in its very last step truncated; with its own limit out of the way,
         # `done` means terminated and nothing else, and the limit is ours to set.
-        threads = min(n, self._threads)
-        options = {"num_envs": n, "num_threads": threads, "seed": list(seeds), "max_episode_steps": self._limit + 1}
+        options = {"num_envs": n, "num_threads": min(n, threads), "seed": list(seeds)}
         with _assets(self._id) as folder:
-            self._pool = envpool.make_gymnasium(self._id, **options, base_path=folder)
+            self._pool = envpool.make_gymnasium(
+                self._id, **options, max_episode_steps=self._limit + 1, base_path=folder
+            )
         keys = list(self._pool._state_keys)
         self._wanted = [keys.index(name) for name in ("reward", "done")]
         given = [key for key in keys if key.partition(":")[0] == "obs"]

@@ -27,8 +27,8 @@ class GymnasiumEngine:
         self._make = make
         self._environments: list[Any] = []
 
-    def begin(self, seeds: Sequence[int]) -> np.ndarray:
-        """Start one episode per seed."""
+    def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
+        """Start one episode per seed. It has no threads of its own: a user's code need not bear them."""
         while len(self._environments) < len(seeds):
             self._environments.append(self._make())
         return np.stack([_flat(self._do(k, lambda env, s=seed: env.reset(seed=s)[0])) for k, seed in enumerate(seeds)])

@@ -19,8 +19,8 @@ from genepool.machine import cores
 class Engine(Protocol):
     """Plays episodes side by side. What an episode brings depends on its seed and its actions alone."""
 
-    def begin(self, seeds: Sequence[int]) -> np.ndarray:
-        """Start one episode per seed; the first observations."""
+    def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
+        """Start one episode per seed, on at most so many threads of its own; the first observations."""
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each."""
@@ -61,15 +61,15 @@ class Task:
         return min(self.spaces.horizon, self.max_steps or self.spaces.horizon)
 
     @property
-    def crew(self) -> int:
-        """How many of its engines are worth having at once: EnvPool's each keep a core busy, a user's code takes turns."""
+    def threads(self) -> int:
+        """Cores that its engines can keep busy: EnvPool's all of them, while code of a user's own takes turns."""
         return cores() if self.engine == "envpool" else 1
 
     def open(self) -> Engine:
         """A new engine for this task."""
         module = _engine(self.engine)
         if self.engine == "envpool":
-            return module.EnvPoolEngine(self.id, threads=1)
+            return module.EnvPoolEngine(self.id)
         return module.GymnasiumEngine(self.make or (lambda: module.make(self.id)))
 
     def versions(self) -> dict[str, str]:

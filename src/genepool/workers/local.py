@@ -56,10 +56,12 @@ class LocalWorkers:
         return outcomes
 
     def _play(self, tickets: list[Ticket]) -> list[Transitions]:
-        """An episode for each ticket. Every core plays batches of its own, so that none waits for another."""
+        """An episode for each ticket: all cores play one batch together, or each plays batches of its own."""
         if not tickets:
             return []
-        batches = batched(tickets, self.task.crew)
+        threads = self.task.threads
+        batches = batched(tickets, threads)
+        crew = min(threads, len(batches))
 
         def go(batch: list[Ticket]) -> list[Transitions]:
             try:
@@ -67,13 +69,13 @@ class LocalWorkers:
             except IndexError:
                 engine = self.task.open()
             try:
-                return play(self.task, engine, *zip(*batch, strict=True))
+                return play(self.task, engine, threads // crew, *zip(*batch, strict=True))
             finally:
                 self._engines.append(engine)
 
-        if self.task.crew == 1 or len(batches) == 1:
+        if crew == 1:
             return [episode for batch in batches for episode in go(batch)]
-        with ThreadPoolExecutor(self.task.crew) as pool:
+        with ThreadPoolExecutor(crew) as pool:
             return [episode for episodes in pool.map(go, batches) for episode in episodes]
 
     @property
@@ -121,11 +123,12 @@ def taught(candidates: Sequence[Candidate]) -> list[Individual]:
 
 
 def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:
-    """The tickets in order, in batches of about the same size: as few as fit, and as many for each of the crew."""
-    heaviest = max(sum(np.size(leaf) * 4 for leaf in jax.tree.leaves(actor)) for actor, _, _ in tickets)
+    """The tickets in order: in one batch if they fit, else in batches of about the same size, as many for each of a crew."""
+    heaviest = max(sum(4 * np.size(leaf) for leaf in jax.tree.leaves(actor)) for actor, _, _ in tickets)
     most = min(max(CACHE // heaviest, 1), CAPACITY)
-    rounds = -(-len(tickets) // (most * crew))
-    count = min(rounds * crew, len(tickets))
+    if len(tickets) <= most:
+        return [tickets]
+    count = min(crew * -(-len(tickets) // (most * crew)), len(tickets))
     borders = [len(tickets) * k // count for k in range(count + 1)]
     return [tickets[begin:end] for begin, end in pairwise(borders)]
 
@@ -136,7 +139,12 @@ def returns(episodes: Sequence[Transitions]) -> tuple[float, ...]:
 
 
 def play(
-    task: Task, engine: Engine, actors: Sequence[Any], noises: Sequence[np.ndarray | None], seeds: Sequence[int]
+    task: Task,
+    engine: Engine,
+    threads: int,
+    actors: Sequence[Any],
+    noises: Sequence[np.ndarray | None],
+    seeds: Sequence[int],
 ) -> list[Transitions]:
     """One episode per seed, each with its own actor and its own noise on the actions, if any."""
     n, horizon, spaces = len(seeds), task.horizon, task.spaces
@@ -148,7 +156,7 @@ def play(
     live = np.arange(n, dtype=np.int32)
     t, rows = 0, slice(n)
     try:
-        observations[0] = engine.begin(seeds)
+        observations[0] = engine.begin(seeds, threads)
         _inspect(task, observations[0], rewards[0], seeds, live, 0)
         for t in range(horizon):
             action = actions[t, rows] = crowd.act(observations[t], live, t)
@@ -260,7 +268,7 @@ class Group:
             self._inputs = np.zeros((n, sum(self._sizes)), np.float32)  # observation, then noise
             self._noise = [(lane, self._noises[k]) for lane, k in enumerate(self._lanes) if k in self._noises]
             columns = zip(*(self._leaves[k] for k in self._lanes), strict=True)
-            self._weights = jax.device_put([_padded(column, n) for column in columns])
+            self._weights = jax.device_put([_lanes(column, n) for column in columns])
         self._places = index(list(places.values()))
         self._taken = index([lane for lane, k in enumerate(self._lanes) if k in places])
 
@@ -271,14 +279,14 @@ def index(rising: list[int]) -> slice | np.ndarray:
     return slice(first, end) if end - first == len(rising) else np.array(rising)
 
 
-def _padded(rows: Sequence[np.ndarray], n: int) -> np.ndarray:
-    """The rows in an array of n, zero where there are no more. It begins where JAX takes it as it is, without a copy."""
-    shape = (n, *np.shape(rows[0]))
+def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray:
+    """A leaf of n actors, zero where there is none. It begins where JAX takes it as it is, without a copy."""
+    shape = (n, *np.shape(leaves[0]))
     memory = np.zeros(math.prod(shape) + 16, np.float32)
     begin = -memory.ctypes.data % 64 // 4
     whole = memory[begin : begin + math.prod(shape)].reshape(shape)
-    for place, row in zip(whole, rows, strict=False):
-        place[...] = row
+    for lane, leaf in zip(whole, leaves, strict=False):
+        lane[...] = leaf
     return whole
 
 
