@@ -203,7 +203,7 @@ def test_a_cart_pushed_to_one_side_falls_within_a_dozen_steps(engine):
     task = find("CartPole-v1", engine)
     for side, action in enumerate(np.eye(2, dtype=np.float32)):
         environment = task.open()
-        observation, live = environment.begin([0]), np.zeros(1, np.int32)
+        observation, live = environment.begin([0], 1), np.zeros(1, np.int32)
         for _ in range(12):
             observation, reward, terminated, truncated = environment.step(task.spaces.to_environment(action), live)
             assert reward == 1.0
