@@ -284,7 +284,7 @@ def population(threads: int, quick: bool) -> list[Row]:
     play = lambda: played(candidates)
     actions = actions_of(play())  # compiles
     works, limits, spent = [], [], []
-    for _ in range(1 if quick else 5):
+    for _ in range(1 if quick else 3):
         works.append(seconds(play))
         limits.append(physics(actions, threads))
         spent.append(_spent(play))
