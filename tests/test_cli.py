@@ -11,6 +11,7 @@ import pytest
 
 from genepool import cli
 from genepool.algorithms import PRESETS
+from genepool.commands import train
 
 TINY = [
     "--population",
@@ -102,7 +103,7 @@ def test_help_lists_every_hyper_parameter_with_its_meaning_and_the_papers_defaul
         assert words in flat
     out = genepool(capsys, "--help")[1]
     assert all(f"  {preset} " in out for preset in PRESETS)
-    assert set(cli.PRESETS) == set(PRESETS)
+    assert set(train.PRESETS) == set(PRESETS)
 
 
 @pytest.mark.parametrize(

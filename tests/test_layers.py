@@ -30,7 +30,8 @@ MAY_IMPORT = {  # each part may also import itself
     "runs": LOOPS | {"schedule", "workers"},
     "analysis": LOOPS | {"schedule", "workers", "runs"},
     "options": {"errors", "runs"},
-    "cli": LOOPS | {"schedule", "workers", "runs", "analysis", "options"},
+    "commands": LOOPS | {"schedule", "workers", "runs", "analysis", "options"},
+    "cli": {"errors", "options", "commands"},
 }
 
 

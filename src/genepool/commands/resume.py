@@ -1,0 +1,38 @@
+"""genepool resume: go on with a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+from genepool.commands.drive import drive
+from genepool.errors import UserError
+from genepool.options import parsed
+
+
+def main(argv: list[str]) -> int:
+    """Run `genepool resume` with these arguments; the exit code."""
+    import tyro
+
+    def resume(
+        run: Annotated[Path, tyro.conf.Positional],
+        task: str | None = None,
+        frames: float | None = None,
+        workers: str | None = None,
+        address: str | None = None,
+    ) -> int:
+        """Go on with a run from its last checkpoint, exactly as if it had never stopped.
+
+        Args:
+            run: The run folder.
+            task: The task again, as module:function, where it is code of your own: a run folder holds no code.
+            frames: Train up to this many frames instead of what the run was started with.
+            workers: Where candidates are tried, local or ray:N; none: as the run was started.
+            address: The Ray cluster to join; none: one is started on this machine.
+        """
+        from genepool.runs.training import resume as resumed
+
+        run = resumed(run, task, frames, workers, address)
+        if run.done:
+            raise UserError(f"{run.folder.path} is finished at {run.frames:,} frames: give --frames for more")
+        return drive(run)
+
+    return parsed(resume, "genepool resume", argv)
