@@ -184,8 +184,8 @@ def _beside(task: AnyTask, options: dict[str, Any], **preset: Any) -> ESAC:
 
 
 def settings(task: Task, table: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What a paper's table gives for this task, by the name before its version."""
-    return table.get(re.sub(r"-v\d+$", "", task.id), {})
+    """What a paper's table gives for this task, by the name before its version and options."""
+    return table.get(re.sub(r"(-v\d+)?(\?.*)?$", "", task.id), {})
 
 
 def _assembled(task: AnyTask, options: dict[str, Any], table: dict[str, dict[str, Any]], **preset: Any) -> ERL:
