@@ -316,9 +316,10 @@ class Group:
             self._lanes, n = list(places), next(n for n in LANES if n >= len(places))
             self._seen = index(self._lanes)
             self._inputs = np.zeros((n, sum(self._sizes)), np.float32)  # observation, then noise
-            self._noise = [(lane, self._noises[k]) for lane, k in enumerate(self._lanes) if k in self._noises]
             columns = zip(*(self._leaves[k] for k in self._lanes), strict=True)
             self._weights = jax.device_put([_lanes(column, n) for column in columns])
+        playing = self._noises.keys() & places.keys()
+        self._noise = [(lane, self._noises[k]) for lane, k in enumerate(self._lanes) if k in playing]
         self._places = index(list(places.values()))
         self._taken = index([lane for lane, k in enumerate(self._lanes) if k in places])
 
