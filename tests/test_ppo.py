@@ -67,7 +67,7 @@ def test_the_advantage_is_the_obvious_double_sum(gae, bootstrap):
 def test_with_lambda_one_and_no_critic_the_advantage_is_the_discounted_return():
     rows = batch(0, ends=("terminated",) * 3)
     zeros = np.zeros(B, np.float32)
-    found, _ = Advantages(0.9, standardise=False)(rows, zeros, zeros)
+    found, _ = Advantages(0.9, 1.0, standardise=False)(rows, zeros, zeros)
     assert np.asarray(found) == pytest.approx(np.asarray(discounted(rows, 0.9)), abs=1e-5)
 
 

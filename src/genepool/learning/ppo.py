@@ -71,7 +71,7 @@ class Critic:
     activation: Activation = "tanh"  # of the hidden layers
     rate: float = 1e-3  # Adam's learning rate
     epochs: int = 10  # times that the batch is gone through
-    minibatches: int = 1  # gradient steps in an epoch
+    minibatches: int = 32  # gradient steps in an epoch
 
     def init(self, key: Array, observation_size: int) -> Fitted:
         """A critic that knows nothing."""
