@@ -226,10 +226,12 @@ def _improved(
     """`shared` is [m, B, ...]; `near` is [m], whose rows count."""
     of = lambda j: Shared(*(jax.lax.dynamic_index_in_dim(column, j, keepdims=False) for column in shared))
     own, k_policy, k_critic = of(place), *jax.random.split(key)
-    others = jnp.argsort(~(near & (jnp.arange(near.size) != place)), stable=True)  # those that are near come first
-    count, n = jnp.sum(near) - near[place], own.advantage.shape[0]
-    weight = 1.0 / (1 + count) if sharing is not None and sharing.normalise else 1.0
-    max_ratio = None if sharing is None else sharing.max_ratio
+    n, weight, weights = own.advantage.shape[0], 1.0, (jnp.ones(()), jnp.ones(()))
+    if sharing is not None:
+        others = jnp.argsort(~(near & (jnp.arange(near.size) != place)), stable=True)  # those that are near come first
+        count = jnp.sum(near) - near[place]
+        weight = 1.0 / (1 + count) if sharing.normalise else 1.0
+        weights = _weights(member, of, others, count)
     before = member.policy.distribution(own.observation)
     adam, rows_of = (
         Adam(mutation.rate, mutation.max_norm),
@@ -245,7 +247,7 @@ def _improved(
         return loss
 
     def other_loss(policy: StochasticPolicy, j: Array, rows: Any) -> Array:
-        return -weight * mutation.gain(policy, Shared(*(column[rows] for column in of(j))), max_ratio)[0]
+        return -weight * mutation.gain(policy, Shared(*(column[rows] for column in of(j))), sharing.max_ratio)[0]
 
     def step(k: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         policy, state = carry
@@ -262,13 +264,8 @@ def _improved(
     critic, critic_loss = mutation.critic.fit(k_critic, member.critic, own.observation, returns)
     if policy.scale is not None:  # last, for all that was played is judged by the policy that played it
         policy = eqx.tree_at(lambda p: p.scale, policy, policy.scale.seen(own.observation))
-    report = Report(
-        mutation.gain(policy, own, None)[0],
-        kl,
-        jnp.mean(after.entropy()),
-        critic_loss,
-        *_weights(member, of, others, count),
-    )
+    gain = mutation.gain(policy, own, None)[0]
+    report = Report(gain, kl, jnp.mean(after.entropy()), critic_loss, *weights)
     return Member(policy, state, critic, mutation.adapted(member.beta, kl), member.reward_scale), report
 
 
