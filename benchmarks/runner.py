@@ -128,7 +128,7 @@ class Runner:
                 if time.monotonic() - told > TELL:
                     say(self.summary())
                     told = time.monotonic()
-                time.sleep(0.5)
+                time.sleep(0.2)
                 self._end()
         finally:
             for number, handler in before.items():

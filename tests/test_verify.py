@@ -187,3 +187,26 @@ def test_a_finished_seed_is_not_trained_again_and_an_unfinished_one_goes_on(tmp_
     called.clear()
     genepool(capsys, *words, "--learner.tau", "1")
     assert called == ["train 0", "train 1", "train 2"]  # other options never find these runs
+
+
+SWINGING_UP = """system,task,version,frames,value,spread,spread_is,seeds,metric,networks,settings,source
+ddpg,Pendulum,v1,5000,-152.1,94.3,std over episodes,1,test: mean of 750 episodes,32-32 ReLU,,a pendulum that is swung up
+"""
+SMALL = [
+    *("--engine", "gymnasium", "--hidden", "32", "32", "--no-layer-norm", "--activation", "relu", "--replay", "10000"),
+    *("--memory", "100", "--test-every", "25", "--test-episodes", "10", "--learner.critic-hidden", "32", "32"),
+    *("--learner.batch-size", "64", "--learner.actor-rate", "1e-3", "--learner.critic-rate", "3e-3"),
+    *("--learner.warmup", "600", "--learner.random-frames", "600", "--learner.discount", "0.98"),
+    *("--learner.noise.theta", "1", "--learner.noise.sigma", "1", "--learner.noise.scale", "0.1"),
+    *("--learner.gradient-clip", "1e9"),
+]
+
+
+@pytest.mark.parametrize(("tau", "place"), [("0.01", "inside"), ("1", "outside")])
+def test_a_learner_without_a_slow_target_is_found_outside_and_a_whole_one_inside(tau, place, tmp_path, capsys):
+    """With tau = 1 there is no target network: targets are the online networks."""
+    (tmp_path / "reference.csv").write_text(SWINGING_UP)
+    words = ["ddpg", "Pendulum-v1", "--frames", "5000", "--seeds", "1", "--reference", tmp_path / "reference.csv"]
+    code, out, _ = genepool(capsys, "verify", *words, "--runs", tmp_path, "--learner.tau", tau, *SMALL)
+    assert f"{place} the band -246 to -58" in out
+    assert code == (place == "outside")

@@ -1,7 +1,7 @@
 """How long a run will take here, and how much memory, from a short measurement.
 
-Gradient steps are measured in a run in small: episodes, warm-ups and head starts cut to a tenth, so that learning is on after
-seconds and every program is compiled that a real run compiles. Playing and breeding are measured in two generations of
+Gradient steps are measured in a run in small: episodes cut to 100 frames, warm-ups and head starts in proportion, so that
+learning is on after seconds and every program is compiled that a real run compiles. Playing and breeding are measured in two generations of
 full length, of which the second counts. The rest is arithmetic.
 """
 
@@ -23,7 +23,7 @@ from genepool.schedule import Algorithm
 from genepool.types import Candidate, Individual
 from genepool.workers.local import LocalWorkers
 
-SHRINK = 10
+EPISODE = 100  # frames of an episode in small
 ENOUGH = 5  # generations of the run in small in which gradient steps were taken
 FEWEST = 4  # generations of a run in small that takes none
 PATIENCE = 120.0  # seconds after which the run in small is taken as it is
@@ -100,7 +100,7 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
         generation_frames=frames,
         test=test,
         test_every=algorithm.test_every,
-        **_learning(records),
+        **_learning(records, _scale(algorithm)),
         memory=_peak(),
         row=sum(leaf.nbytes for leaf in replay.data) / replay.capacity if replay else 0.0,
         rows=replay.capacity if replay else 0,
@@ -108,15 +108,20 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
 
 
 def in_small(algorithm: Algorithm) -> Algorithm:
-    """The same with everything that counts frames cut to a tenth, and without tests, which are measured apart."""
+    """The same with shorter episodes and beginnings, and without tests, which are measured apart."""
 
     def cut(part: Any) -> dict[str, int]:
-        return {name: getattr(part, name) // SHRINK for name in IN_FRAMES if hasattr(part, name)}
+        return {name: getattr(part, name) // _scale(algorithm) for name in IN_FRAMES if hasattr(part, name)}
 
-    task = replace(algorithm.task, max_steps=max(1, algorithm.task.horizon // SHRINK))
+    task = replace(algorithm.task, max_steps=algorithm.task.horizon // _scale(algorithm))
     learner = getattr(algorithm, "learner", None)
     parts = cut(algorithm) | ({"learner": replace(learner, **cut(learner))} if learner else {})
     return replace(algorithm, task=task, test_every=sys.maxsize, **parts)
+
+
+def _scale(algorithm: Algorithm) -> int:
+    """How many times shorter an episode in small is."""
+    return max(1, algorithm.task.horizon // EPISODE)
 
 
 def _updates(records: Sequence[dict[str, Any]]) -> list[int]:
@@ -131,7 +136,7 @@ def _enough(records: Sequence[dict[str, Any]]) -> bool:
     return sum(steps > 0 for steps in _updates(records)) >= ENOUGH
 
 
-def _learning(records: Sequence[dict[str, Any]]) -> dict[str, float]:
+def _learning(records: Sequence[dict[str, Any]], scale: int) -> dict[str, float]:
     """What gradient steps and lessons cost, and how many there are, of the run in small."""
     steps, frames = _updates(records), [record["frames"] for record in records]
     busy = [k for k, count in enumerate(steps) if count]
@@ -143,7 +148,7 @@ def _learning(records: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {
         "step": sum(records[k]["seconds"]["learning"] for k in later) / taken,
         "steps_per_frame": slope,
-        "silent_frames": SHRINK * max(0.0, frames[first] - steps[first] / slope),
+        "silent_frames": scale * max(0.0, frames[first] - steps[first] / slope),
         "lessons": _lessons(records),
     }
 
