@@ -246,8 +246,9 @@ def on_a_node(job: Job, runs: Path) -> tuple[str, str]:
             time.sleep(1.0)
             continue
         try:
-            process.wait()
-        except BaseException:  # cancelled
+            while process.poll() is None:
+                time.sleep(1.0)  # Ray's way of cancelling is heard between two of them
+        except BaseException:
             process.send_signal(signal.SIGTERM)
             process.wait()
             raise
@@ -259,7 +260,7 @@ def on_a_node(job: Job, runs: Path) -> tuple[str, str]:
 def spread(jobs: Sequence[Job], runs: Path, results: Path, workers: str, address: str | None) -> int:
     """Run the jobs as tasks of a Ray cluster, one core each; the exit code.
 
-    Where the nodes share the folder of the runs, a run that was cut short goes on on any of them.
+    The nodes need this repository too. Where they share the folder of the runs, one that was cut short goes on on any of them.
     """
     import ray
 
@@ -267,6 +268,8 @@ def spread(jobs: Sequence[Job], runs: Path, results: Path, workers: str, address
     from genepool.workers import cluster
 
     count = worker_count(workers)
+    for number in (signal.SIGINT, signal.SIGTERM):  # first, for a shell may have us and Ray's workers ignore them
+        signal.signal(number, signal.default_int_handler)
     cluster.join(ray, address) if address else cluster.start(ray, count)
     task, failed = ray.remote(num_cpus=1)(on_a_node), 0
     left = [job for job in jobs if progress(job, runs)[0] < job.frames]
