@@ -106,17 +106,15 @@ class Runner:
         self.running: dict[int, tuple[Job, subprocess.Popen]] = {}  # by place
         self.failed: list[Job] = []
         self.stopped = 0  # how often it was asked to stop
+        self.heard: dict[int, int] = {}  # and how often each process was told
 
     def done(self, job: Job) -> bool:
         """Whether all its frames are trained."""
         return progress(job, self.runs)[0] >= job.frames
 
     def stop(self, *_: Any) -> None:
-        """Have the runs finish their generation and save; asked again, at once."""
+        """Have the runs finish their generation and save; asked again, stop at once."""
         self.stopped += 1
-        for _, process in self.running.values():
-            process.send_signal(signal.SIGTERM if self.stopped == 1 else signal.SIGINT)
-        say("stopping: the runs save themselves; again stops at once")
 
     def go(self) -> int:
         """Until nothing is left; the exit code."""
@@ -129,12 +127,21 @@ class Runner:
                     say(self.summary())
                     told = time.monotonic()
                 time.sleep(0.2)
+                self._pass_on()
                 self._end()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
         say(self.summary())
         return 130 if self.stopped else 1 if self.failed else 0
+
+    def _pass_on(self) -> None:
+        """Tell every run that it is to stop, once for each time that we were told."""
+        for job, process in self.running.values():
+            if self.heard.get(process.pid, 0) < self.stopped:
+                say(f"{job.name}: {'saves itself' if self.stopped == 1 else 'stops at once'}")
+                process.send_signal(signal.SIGTERM if self.stopped == 1 else signal.SIGINT)
+                self.heard[process.pid] = self.stopped
 
     def _begin(self) -> None:
         """Start runs in the places that are free. One that another runner is at is asked for again later."""
