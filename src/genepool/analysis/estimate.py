@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from genepool.learning.lessons import Lesson
 from genepool.runs.training import train
 from genepool.schedule import Algorithm
 from genepool.types import Candidate, Individual
@@ -182,10 +183,15 @@ def _full_generation(algorithm: Algorithm, workers: LocalWorkers, state: Any) ->
         for part in range(algorithm.generation // together):
             k_ask, k_tell = jax.random.split(jax.random.fold_in(key, part))
             candidates, state = algorithm.ask(k_ask, state, together)
-            outcomes = workers.map([replace(candidate, lesson=None) for candidate in candidates])
+            outcomes = workers.map([_untaught(candidate) for candidate in candidates])
             state = jax.block_until_ready(algorithm.tell(k_tell, state, outcomes))
             frames += sum(outcome.frames for outcome in outcomes)
     return state, time.perf_counter() - begun, frames
+
+
+def _untaught(candidate: Candidate) -> Candidate:
+    """The candidate without its gradient steps, which are measured in small."""
+    return replace(candidate, lesson=None) if isinstance(candidate.lesson, Lesson) else candidate
 
 
 def _full_test(algorithm: Algorithm, workers: LocalWorkers, state: Any) -> float:
