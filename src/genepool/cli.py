@@ -24,9 +24,12 @@ usage: genepool COMMAND ...
   runs [FOLDER]       a table of the runs that are there
   simulate SYSTEM TASK
                       how fast cem-rl, p-cem-rl or aes-rl would be on how many workers, on a simulated clock
+  estimate PRESET TASK
+                      how long a run will take on this machine, and how much memory, from a short measurement
+  verify PRESET TASK  train some seeds, and say whether they lie among what others have published
 
 """
-COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "simulate")
+COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "simulate", "estimate", "verify")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from genepool.commands.drive import drive
 from genepool.errors import UserError
@@ -55,17 +55,35 @@ def main(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: genepool train PRESET TASK [options]\n\n" + HELP, end="")
         return 0
+    preset, options = chosen("train", argv)
+
+    from genepool.runs.training import train
+
+    run = train(
+        options.algorithm,
+        options.frames,
+        options.seed,
+        options.run,
+        preset,
+        options.workers,
+        options.tensorboard,
+        options.address,
+    )
+    return drive(run)
+
+
+def chosen(command: str, argv: list[str]) -> tuple[str, Any]:
+    """The preset, and what the options make of it: `algorithm`, `frames`, `seed` and the rest of `genepool train`."""
     preset, *rest = argv
     if preset not in PRESETS:
         raise UserError(f"there is no preset {preset!r}{nearest(preset, PRESETS)}: choose {', '.join(PRESETS)}")
     task = rest.pop(0) if rest and not rest[0].startswith("-") else None
     if task is None and not {"-h", "--help"} & set(rest):
-        raise UserError(f"train what? genepool train {preset} TASK, for example HalfCheetah-v5")
+        raise UserError(f"{command} what? genepool {command} {preset} TASK, for example HalfCheetah-v5")
 
     import tyro
 
     from genepool import algorithms
-    from genepool.runs.training import train
 
     function = algorithms.PRESETS[preset]
     engine, rest = taken(rest, "engine")
@@ -103,15 +121,4 @@ def main(argv: list[str]) -> int:
         f"{function.__doc__}\n\nThe defaults are the paper's for the task. {selections(default)}"
         "--schedule synchronous or asynchronous takes another schedule than the preset's."
     )
-    options = parsed(Train, f"genepool train {preset} {task or 'TASK'}", rest, description)
-    run = train(
-        options.algorithm,
-        options.frames,
-        options.seed,
-        options.run,
-        preset,
-        options.workers,
-        options.tensorboard,
-        options.address,
-    )
-    return drive(run)
+    return preset, parsed(Train, f"genepool {command} {preset} {task or 'TASK'}", rest, description)

@@ -75,6 +75,11 @@ class Folder:
         except ValueError:
             raise UserError(f"{self.metrics_file} is damaged: restore it, or start a new run") from None
 
+    @property
+    def trained(self) -> int:
+        """Frames of the last record."""
+        return (self.records or [{"frames": 0}])[-1]["frames"]
+
     def append(self, record: dict[str, Any]) -> None:
         """Add a generation's record."""
         with self.metrics_file.open("a") as file:
