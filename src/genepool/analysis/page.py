@@ -67,7 +67,7 @@ def table(found: Table, file: str) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in found.header)
     rows = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in found.rows)
     return (
-        f"<h3>{escape(found.title)}</h3><div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"{f'<h3>{escape(found.title)}</h3>' if found.title else ''}<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<p class=note>{escape(found.note)} {_files(file, 'csv')}</p>"
     )
 

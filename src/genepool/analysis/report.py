@@ -55,12 +55,12 @@ def report(paths: Sequence[Path], out: Path) -> Made:
     head = [page.paragraph(_opening(groups))]
     if left_out:
         head += [page.paragraph("Left out:"), page.bullets([f"{name}: {reason}" for name, reason in left_out.items()])]
-    head.append(page.table(runs, "runs"))
     sections, drawn = [], 0
     for group in groups:
         blocks, count = _section(group, out)
         sections.append((group.slug, group.name, blocks))
         drawn += count
+    sections.append(("runs", "The runs", [page.table(runs, "runs")]))
     path = out / "index.html"
     path.write_text(page.page("genepool report", head, sections))
     return Made(path, sum(len(group.runs) for group in groups), drawn, left_out)

@@ -63,7 +63,7 @@ def runs_table(groups: Sequence[Group]) -> Table:
     head = ("run", "system", "task", "seed", "frames", "of", "state", "last 10 tests")
     return Table(
         "runs",
-        "The runs",
+        "",
         "A run that is not finished is going on or was stopped; its folder does not say which.",
         head,
         rows,
