@@ -20,7 +20,7 @@ AES = {
     },
     "learner": {"part": "TD3"},
 }
-GPO = {"part": "GPO", "task": {"part": "Task"}, "learner": {"part": "PPO"}, "sharing": True}
+GPO = {"part": "GPO", "task": {"part": "Task"}, "mutation": {"part": "PPO"}, "sharing": True}
 
 
 def write_run(path, records, preset="pderl", task="Hopper-v5", engine="envpool", seed=0, frames=None, **config):

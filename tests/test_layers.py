@@ -11,7 +11,7 @@ import genepool
 
 ROOT = Path(genepool.__file__).parent
 GROUND = {"types", "trees", "errors", "machine"}
-FIRST = GROUND | {"buffer", "networks", "optimiser", "environments"}
+FIRST = GROUND | {"buffer", "networks", "stochastic", "optimiser", "environments"}
 LOOPS = FIRST | {"evolution", "learning", "algorithms"}
 MAY_IMPORT = {  # each part may also import itself
     "types": GROUND,
@@ -20,6 +20,7 @@ MAY_IMPORT = {  # each part may also import itself
     "machine": set(),
     "buffer": GROUND,
     "networks": GROUND,
+    "stochastic": GROUND | {"networks"},
     "optimiser": GROUND,
     "environments": GROUND,
     "evolution": FIRST,

@@ -10,8 +10,15 @@ from genepool.analysis.systems import Group, System
 
 DOTS = 1_500  # of one kind in a picture
 MUTATION, CROSSOVER, BOTH = COLOURS[0], COLOURS[4], COLOURS[2]
-MUTATIONS, CROSSOVERS = ("proximal", "gaussian"), ("distillation", "row copy", "element copy")
-MAKER_COLOURS = {"elite": "#888888", "kept": "#BBBBBB", "drawn": "#000000", "learner's clone": COLOURS[1]}
+MUTATIONS = ("proximal", "gaussian", "PPO", "A2C")
+CROSSOVERS = ("distillation", "row copy", "element copy", "StateSpace", "ParameterSpace")
+MAKER_COLOURS = {
+    "elite": "#888888",
+    "kept": "#BBBBBB",
+    "Copy": "#BBBBBB",
+    "drawn": "#000000",
+    "learner's clone": COLOURS[1],
+}
 MAKER_COLOURS |= {"lesson": COLOURS[3], "mother": COLOURS[0], "winner": COLOURS[4], "learner": COLOURS[1]}
 MAKER_COLOURS |= dict.fromkeys(MUTATIONS, MUTATION) | dict.fromkeys(CROSSOVERS, CROSSOVER)
 MAKER_COLOURS |= {f"{crossover} + {mutation}": BOTH for crossover in CROSSOVERS for mutation in MUTATIONS}

@@ -9,7 +9,8 @@ from genepool.analysis.drawing import Drawing, colour, count_frames, dash, legen
 from genepool.analysis.history import ASK, LEARNT, TELL, History
 from genepool.analysis.systems import Group, System
 
-LEARNING = ("critic_loss", "actor_loss", "value_loss", "policy_loss", "entropy", "temperature", "kl", "beta", "updates")
+LEARNING = ("critic_loss", "actor_loss", "entropy", "temperature", "updates")
+LEARNING += ("surrogate", "kl", "beta", "effective", "max_ratio")  # of PPO and A2C
 MEANINGS = {
     "p": "p: weight of an individual",
     "staleness": "staleness: tells between ask and tell",
@@ -18,6 +19,9 @@ MEANINGS = {
     "taught": "individuals taught so far",
     "untaught": "individuals untaught so far",
     "mean_fitness": "fitness of the strategy's mean",
+    "near": "policies that share with one",
+    "effective": "least effective share of another's rows",
+    "max_ratio": "largest weight of another's row",
     "phases": "phases of the learner so far",
     "nominal_steps": "nominal steps (ESAC's own count)",
     "pop_max_ma100": "best of a generation, mean of 100",

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from genepool.analysis.curves import COLOURS, moving_average
+from genepool.analysis.curves import COLOURS, WINDOW, moving_average
 from genepool.analysis.drawing import Drawing, colour, count_frames, legend_below, panels
 from genepool.analysis.history import FATES, History
 from genepool.analysis.systems import Group, System
@@ -171,13 +171,8 @@ def policies(group: Group) -> Drawing | None:
     figure, (axes,) = panels(1, width=7.5, height=3.6)
     width, rows = 0.8 / len(systems), []
     for place, system in enumerate(systems):
-        last = np.array(
-            [
-                np.sort(run.fitness[-1])[::-1]
-                for run in system.counted
-                if run.fitness.shape == system.counted[0].fitness.shape
-            ]
-        )
+        last = [np.nanmean(run.fitness[-WINDOW:], axis=0) for run in system.counted]
+        last = np.array([np.sort(own)[::-1] for own in last if len(own) == len(last[0])])
         mean = last.mean(axis=0)
         ranks = np.arange(1, len(mean) + 1)
         error = last.std(axis=0, ddof=1) / np.sqrt(len(last)) if len(last) > 1 else None
@@ -195,7 +190,7 @@ def policies(group: Group) -> Drawing | None:
     return Drawing(
         "policies",
         "Every policy of the population",
-        "Mean return of each policy in the last generation, sorted within each run, then the mean over seeds with its standard error.",
+        f"Mean return of each policy in the last {WINDOW} iterations, with its noise, sorted within each run, then the mean over seeds with its standard error.",
         figure,
         ("system", "seeds", "rank", "mean"),
         rows,

@@ -15,6 +15,7 @@ from genepool.runs.folder import Folder
 # all else that is a number, or a list of numbers, is a series to be drawn
 ELSEWHERE = {"generation", "frames", "true_frames", "wall", "ledger", "fitness", "clone", "clones"}
 ELSEWHERE |= {"candidates", "events", "seconds", *(f"{who}_test" for who in TESTED)}
+ELSEWHERE |= {"champion", "round", "iteration"}  # places and counts, which say nothing as a curve
 
 
 def find(places: Iterable[str | Path]) -> list[Path]:
@@ -106,7 +107,7 @@ class _Reader:
         return (
             candidate["number"],
             at,
-            sum(returns) / len(returns),
+            sum(returns) / len(returns) if returns else float("nan"),
             sum(beside) / len(beside) if beside else float("nan"),
             parents[0] if parents else -1,
             parents[1] if len(parents) > 1 else -1,

@@ -27,7 +27,7 @@ FIGURES = {  # each with what is missing where it cannot be drawn
     machine_figures.schedule: "who was out while who was told (no asynchronous run)",
 }
 TABLES = {figures.finals: tables.final_table, population_figures.clones: tables.clones_table}
-TABLES |= {descent_figures.lineages: tables.descent_table}
+TABLES |= {descent_figures.lineages: tables.descent_table, machine_figures.time: tables.time_table}
 
 
 class Made(NamedTuple):

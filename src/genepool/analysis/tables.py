@@ -190,6 +190,26 @@ def descent_table(group: Group) -> Table | None:
     return Table("descent", "Where each champion comes from", note, head, rows)
 
 
+def time_table(group: Group) -> Table:
+    """Wall-clock minutes beside the papers' (GPO Table 3); AES-RL's Table 1 is for `genepool simulate`."""
+    rows = []
+    for system in group.systems:
+        frames = float(np.mean([run.frames[-1] for run in system.counted]))
+        seconds = float(np.mean([run.wall[-1] for run in system.counted]))
+        where = ", ".join(sorted({run.config.get("workers", "local") for run in system.counted}))
+        rows.append((system.label, f"ours, workers {where}", *_pace(frames, seconds / 60), ""))
+        for metric in ("minutes", "minutes mutate", "minutes crossover", "minutes select"):
+            for found in published.beside(system, metric):
+                whose = f"{found.source}, {found.task}, {metric.partition(' ')[2] or 'all'}"
+                rows.append((system.label, whose, *_pace(found.frames, found.value), found.caveat))
+    head = ("system", "whose", "frames", "minutes", "minutes per million frames", "to mind")
+    return Table("time-table", "How long a run takes", "Means over seeds. Other machines, other minutes.", head, rows)
+
+
+def _pace(frames: float, minutes: float) -> tuple[str, str, str]:
+    return number(frames), number(minutes), number(minutes / frames * 1e6)
+
+
 def sentences(group: Group) -> list[str]:
     """What the runs say, and of the two best systems whether they can be told apart."""
     found = [(system.label, own) for system in group.systems if len(own := final_scores(system))]

@@ -33,6 +33,10 @@ class GymnasiumEngine:
             self._environments.append(self._make())
         return np.stack([_flat(self._do(k, lambda env, s=seed: env.reset(seed=s)[0])) for k, seed in enumerate(seeds)])
 
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Start the next episode of these, whose chance goes on where it was; the first observations."""
+        return np.stack([_flat(self._do(k, lambda env: env.reset()[0])) for k in which])
+
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Step the live episodes, given by index: observations, rewards, terminated, truncated."""
         answers = [self._do(k, lambda env, a=action: env.step(a)) for k, action in zip(live, actions, strict=True)]

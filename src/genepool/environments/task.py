@@ -22,8 +22,14 @@ class Engine(Protocol):
     def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
         """Start one episode per seed, on at most so many threads of its own; the first observations."""
 
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Start the next episode of these, given by index, whose chance goes on where it was; the first observations."""
+
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each."""
+        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each.
+
+        A time limit that the task's spaces name is the player's to watch; an engine need not call it truncated.
+        """
 
     def close(self) -> None:
         """Free what it holds."""
