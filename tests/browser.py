@@ -41,7 +41,7 @@ def measured(browser, page, folder, widths):
     copy, frames = folder / "measured.html", folder / "frames.html"
     copy.write_text(page.read_text().replace("</body>", MEASURE + "</body>"))
     frame = "<iframe src='measured.html' style='width:{}px;height:800px;border:0'></iframe>"
-    frames.write_text(FRAMES.format(frames="".join(frame.format(width) for width in widths)))
+    frames.write_text(FRAMES.replace("{frames}", "".join(frame.format(width) for width in widths)))
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1800,900", "--enable-logging=stderr"]
     options += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=10000", "--dump-dom"]
     done = subprocess.run([browser, *options, frames.as_uri()], capture_output=True, text=True, check=True, timeout=120)

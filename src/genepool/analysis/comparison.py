@@ -182,7 +182,8 @@ def draw(comparisons: Sequence[Comparison], path: Path) -> None:
             if shared := shared_curve(side.runs, "frames"):
                 grid, values = shared
                 name = f"{'AB'[place]}: {side.name}, {len(side.runs)} seed{'s' * (len(side.runs) > 1)}"
-                curves.plot(grid, values.mean(axis=0), color=colour(place), linewidth=1.8, label=name)
+                dot = "o" if len(grid) == 1 else None
+                curves.plot(grid, values.mean(axis=0), marker=dot, color=colour(place), linewidth=1.8, label=name)
                 curves.fill_between(grid, *interval(values), color=colour(place), alpha=0.18, linewidth=0)
             low, high = interval(side.scores)
             dots.plot([low, high], [place, place], color=colour(place), linewidth=3, alpha=0.8)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from genepool.analysis.curves import COLOURS
-from genepool.analysis.drawing import Drawing, panels
+from genepool.analysis.drawing import Drawing, count_generations, panels
 from genepool.analysis.history import History
 from genepool.analysis.lineage import effects, lineage
 from genepool.analysis.systems import Group, System
@@ -50,10 +50,9 @@ def lineages(group: Group) -> Drawing | None:
                 )
                 axes.plot(*points[mine].T, linestyle="", color=maker_colour(maker), label=maker, zorder=3, **shape)
         axes.plot(*points[tree.champion], "o", markersize=9, markerfacecolor="none", markeredgecolor="black", zorder=4)
-        axes.set(
-            xlabel="generation", ylabel="fitness when it was tried", title=f"{system.label}, seed {run.config['seed']}"
-        )
-        axes.legend(frameon=False, fontsize=7, loc="best", markerscale=1.2)
+        axes.set(ylabel="fitness when it was tried", title=f"{system.label}, seed {run.config['seed']}")
+        count_generations(axes)
+        axes.legend(frameon=False, fontsize=7, loc="lower right", markerscale=1.2)
         rows += [
             (
                 system.label,
@@ -114,7 +113,8 @@ def operators(group: Group) -> Drawing | None:
         margin = 0.05 * (high - low) or 1.0
         cloud.set(xlim=(low - margin, high + margin), ylim=(low - margin, high + margin))
         cloud.plot([low, high], [low, high], color="grey", linewidth=0.8)
-        cloud.set(xlabel="fitness of the fitter parent", ylabel="fitness of the child", title=system.label)
+        parent = "the fitter parent" if (system.runs[0].candidates.parents >= 0).any() else "the strategy's mean"
+        cloud.set(xlabel=f"fitness of {parent}", ylabel="fitness of the individual", title=system.label)
         gains = [after - before for before, after in made.values()]
         drawn = boxes.boxplot(
             gains, orientation="horizontal", whis=(5, 95), showfliers=False, widths=0.6, patch_artist=True
@@ -128,9 +128,9 @@ def operators(group: Group) -> Drawing | None:
             for name, gain in zip(names, gains, strict=True)
         ]
         boxes.set_yticks(range(1, len(names) + 1), labels, fontsize=7)
-        boxes.invert_yaxis()
+        boxes.set_ylim(max(len(names), 3) + 0.5, 0.5)
         boxes.axvline(0.0, color="grey", linewidth=0.8)
-        boxes.set(xlabel="fitness of the child less that of the fitter parent")
+        boxes.set(xlabel=f"fitness less that of {parent}")
     return Drawing(
         "operators",
         "What each operator did",

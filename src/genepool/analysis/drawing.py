@@ -81,6 +81,14 @@ def count_frames(axes: Any, label: str = FRAMES) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
+def count_generations(axes: Any) -> None:
+    """Name the axis of generations, which are whole."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("generation")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 def legend_below(figure: Any, axes: Sequence[Any], columns: int = 3) -> None:
     """One legend for all panels, below them, every label once."""
     handles = {}

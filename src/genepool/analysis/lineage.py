@@ -78,14 +78,18 @@ class Effect:
 
 def effects(candidates: Candidates) -> list[Effect]:
     """Parents' and children's fitness by what was done, those that were made most often first."""
-    fitness_of = dict(zip(candidates.number.tolist(), candidates.fitness.tolist(), strict=True))
-    above = np.array([[fitness_of.get(n, -np.inf) for n in pair] for pair in candidates.parents.tolist()])
-    before = above.reshape(-1, 2).max(axis=1, initial=-np.inf)
+    if not len(candidates.number):
+        return []
+    order = np.argsort(candidates.number, kind="stable")
+    numbers = candidates.number[order]
+    place = np.minimum(np.searchsorted(numbers, candidates.parents), len(numbers) - 1)  # [C, 2]
+    above = np.where(numbers[place] == candidates.parents, candidates.fitness[order][place], -np.inf)
+    before = above.max(axis=1)
     before = np.where(np.isfinite(before), before, candidates.reference)
-    known = candidates.bred & np.isfinite(before) & np.isfinite(candidates.fitness)
+    comparable = candidates.bred & np.isfinite(before) & np.isfinite(candidates.fitness)
     found = []
     for maker in candidates.makers:
-        mine = known & candidates.made_by(maker)
+        mine = comparable & candidates.made_by(maker)
         if mine.any():
             found.append(Effect(maker, before[mine], candidates.fitness[mine]))
     return sorted(found, key=lambda effect: -len(effect.before))

@@ -128,10 +128,11 @@ def schedule(group: Group) -> Drawing | None:
     found = [(system, run) for system in group.systems for run in system.runs[:1] if len(run.events)]
     if not found:
         return None
-    figure, all_axes = panels(len(found), columns=1, width=9.5, height=2.8)
+    drawn = [spans(run) for _, run in found]
+    most = max(lane for bars, _ in drawn for _, lane, _, _ in bars) + 1
+    figure, all_axes = panels(len(found), columns=1, width=9.5, height=1.4 + 0.28 * most)
     rows = []
-    for axes, (system, run) in zip(all_axes, found, strict=True):
-        bars, learnt = spans(run)
+    for axes, (system, run), (bars, learnt) in zip(all_axes, found, drawn, strict=True):
         kinds = dict(zip(run.candidates.number.tolist(), run.candidates.maker.tolist(), strict=True))
         for number, lane, begin, end in bars:
             kind = run.candidates.makers[kinds[number]] if number in kinds else "still out"

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from genepool.analysis.curves import COLOURS, WINDOW, moving_average
-from genepool.analysis.drawing import Drawing, colour, count_frames, legend_below, panels
+from genepool.analysis.drawing import Drawing, colour, count_frames, count_generations, legend_below, panels
 from genepool.analysis.history import FATES, History
 from genepool.analysis.systems import Group, System
 
@@ -20,6 +20,9 @@ def population(group: Group) -> Drawing | None:
     systems = [system for system in group.systems if any(run.fitness.size for run in system.runs)]
     if not systems:
         return None
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     figure, found = panels(len(systems), columns=3, width=4.0, height=3.3)
     rows = []
     for axes, system in zip(found, systems, strict=True):
@@ -36,13 +39,17 @@ def population(group: Group) -> Drawing | None:
         if not middle:
             continue
         low, lower, median, upper, high = np.array(quantiles).T
-        axes.fill_between(middle, low, high, color=shade, alpha=0.15, linewidth=0, label="all")
-        axes.fill_between(middle, lower, upper, color=shade, alpha=0.35, linewidth=0, label="middle half")
-        axes.plot(middle, median, color=shade, linewidth=1.5, label="median")
-        axes.plot(middle, high, color="black", linewidth=0.8, label="fittest")
-        axes.set(xlabel="generation", ylabel="fitness: mean return of its episodes", title=_head(system))
-        axes.legend(frameon=False, fontsize=7, loc="best")
+        axes.fill_between(middle, low, high, color=shade, alpha=0.15, linewidth=0)
+        axes.fill_between(middle, lower, upper, color=shade, alpha=0.35, linewidth=0)
+        axes.plot(middle, median, color=shade, linewidth=1.5)
+        axes.plot(middle, high, color="black", linewidth=0.8)
+        axes.set(ylabel="fitness: mean return of its episodes", title=_head(system))
+        count_generations(axes)
         rows += [(system.label, *row) for row in zip(middle, low, lower, median, upper, high, strict=True)]
+    shades = {"everyone": 0.15, "the middle half": 0.5, "the median": 1.0}
+    key = [Patch(color="#777777", alpha=alpha, label=name) for name, alpha in shades.items()]
+    key.append(Line2D([], [], color="black", linewidth=0.8, label="the fittest"))
+    figure.legend(handles=key, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return Drawing(
         "population",
         "The whole population",

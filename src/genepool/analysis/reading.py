@@ -95,15 +95,15 @@ class _Reader:
         for phase, seconds in record.get("seconds", {}).items():
             self.seconds.setdefault(phase, []).append((at, seconds))
         for candidate in record.get("candidates", ()):
-            self.candidates.append(self._tried(at, candidate))
+            self.candidates.append(self._tried(at, candidate, "clones" in record))
         for event in record.get("events", ()):
             word, _, number = event.partition(" ")
             self.events.append(({"ask": ASK, "tell": TELL}.get(word, LEARNT), int(number or -1), at))
         self.count += 1
 
-    def _tried(self, at: int, candidate: dict[str, Any]) -> tuple:
+    def _tried(self, at: int, candidate: dict[str, Any], clones: bool) -> tuple:
         returns, beside, parents = candidate["returns"], candidate.get("reference"), candidate["parents"]
-        maker = self.makers.setdefault(_maker(candidate), len(self.makers))
+        maker = self.makers.setdefault(_maker(candidate, clones), len(self.makers))
         return (
             candidate["number"],
             at,
@@ -169,12 +169,12 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _maker(candidate: dict[str, Any]) -> str:
-    """What was done to make the candidate, in words."""
+def _maker(candidate: dict[str, Any], clones: bool) -> str:
+    """What was done to make the candidate, in words. Where a learner is cloned, those of its origin are its clones."""
     if candidate["purpose"] != "fitness":
         return candidate["purpose"]
     if candidate["operators"]:
         return " + ".join(candidate["operators"])
-    if candidate["origin"] == "learning":
+    if clones and candidate["origin"] == "learning":
         return "learner's clone"
     return "kept" if candidate["parents"] else "drawn"
