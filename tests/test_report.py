@@ -5,8 +5,8 @@ import contextlib
 import csv
 import io
 import json
+import os
 import re
-import resource
 import subprocess
 import sys
 import time
@@ -135,7 +135,7 @@ def test_a_run_that_is_not_finished_is_shown_and_does_not_count_beside_those_tha
     states = {row["run"]: row["state"] for row in table(out, "runs")}
     assert states["going"] == states["crashed"] == "not finished"
     assert states["pderl-0"] == "finished"
-    assert "Not finished: 2 runs, which count nowhere yet." in page
+    assert "2 of 10 runs not finished, of which 0 count." in page
     curves = table(out, "Hopper-v5-envpool-learning-curves")
     assert {row["seeds"] for row in curves} == {"4"}
 
@@ -394,11 +394,14 @@ def test_a_report_of_many_runs_is_quick_and_small(tmp_path):
     records = [list(pderl_records(seed, 100)) for seed in range(2)]
     for k in range(10):
         write_run(tmp_path / "runs" / str(k), records[k % 2], preset=("pderl", "erl")[k % 2], seed=k)
-    begun = time.perf_counter()
     words = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    subprocess.run([sys.executable, "-m", "genepool.cli", *words], check=True, capture_output=True, timeout=120)
+    begun = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "genepool.cli", *words], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0
     assert time.perf_counter() - begun < 60  # on a machine that is busy with other tests
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1024 * 1024  # KB, of the largest of all children
+    assert used.ru_utime < 20
+    assert used.ru_maxrss < 1024 * 1024  # KB
 
 
 def test_the_page_fits_phones_and_desktops_in_a_real_browser(made, tmp_path):

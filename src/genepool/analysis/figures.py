@@ -157,11 +157,12 @@ def named(system: System) -> str:
 def _caution(systems: Sequence[System]) -> str:
     """What the reader ought to know of runs that do not end together."""
     said = []
-    going = [run.name for system in systems for run in system.runs if not run.finished]
+    going = [run for system in systems for run in system.runs if not run.finished]
     if going:
-        counted = [run.name for system in systems for run in system.counted if not run.finished]
-        as_they_stand = f", of which {len(counted)} count as they stand" if counted else ", which count nowhere yet"
-        said.append(f"Not finished: {len(going)} run{'s' * (len(going) > 1)}{as_they_stand}.")
+        counted = sum(not run.finished for system in systems for run in system.counted)
+        said.append(
+            f"{len(going)} of {sum(len(system.runs) for system in systems)} runs not finished, of which {counted} count."
+        )
     ends = sorted({int(run.frames[-1]) for system in systems for run in system.counted})
     if ends[-1] > 1.2 * ends[0]:
         said.append(f"The runs end at different frames, from {ends[0]:,} to {ends[-1]:,}: final scores are of those.")

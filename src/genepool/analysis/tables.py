@@ -216,9 +216,10 @@ def sentences(group: Group) -> list[str]:
     ranked = sorted(found, key=lambda pair: -pair[1].mean())
     said = []
     for label, own in ranked:
-        spread = f"95 % interval {between(*interval(own))}" if len(own) > 1 else "so nothing is known of its spread"
-        said.append(f"{label}: {number(own.mean())} (mean of {len(own)} seed{'s' * (len(own) > 1)}, {spread}).")
+        spread = f"mean of {len(own)} seeds, 95 % interval {between(*interval(own))}"
+        said.append(f"{label}: {number(own.mean())} ({spread if len(own) > 1 else '1 seed, its spread is not known'}).")
     if len(ranked) > 1:
         (x, own), (y, other) = ranked[:2]
-        said.append(verdict(differ(own, other), len(own), len(other), x, y))
+        found = differ(own, other)
+        said.append(f"Of the two highest, {x} and {y}: {verdict(found, len(own), len(other), x, y)}")
     return said
