@@ -9,7 +9,7 @@ from pathlib import Path
 import genepool
 from genepool.evolution.imitation import StateSpace
 from genepool.learning.ddpg import DDPG
-from genepool.learning.ppo import PPO
+from genepool.learning.ppo import PPO, Critic
 from genepool.learning.td3 import TD3
 from genepool.runs import checkpoint, training
 from genepool.workers.local import LocalWorkers
@@ -29,7 +29,13 @@ def algorithm(preset):
             iterations=2, selector_epochs=3, expert_frames=100, student_frames=20, dagger=3, epochs=2
         )
         small = {"population": 3, "iterations": 2, "rounds": 5, "batch": 120, "hidden": (8,), "crossover": crossover}
-        parts = genepool.gpo("Pendulum-v1", engine="gymnasium", max_steps=60, mutation=PPO(epochs=2), **small)
+        parts = genepool.gpo(
+            "Pendulum-v1",
+            engine="gymnasium",
+            max_steps=60,
+            mutation=PPO(epochs=2, critic=Critic(minibatches=1)),
+            **small,
+        )
         return replace(parts, test_episodes=2, test_every=2)
     parts = genepool.pderl(
         "Pendulum-v1", engine="gymnasium", population=4, trials=1, memory=300, hidden=(16, 16), sync_period=2

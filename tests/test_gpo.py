@@ -12,7 +12,7 @@ from genepool.algorithms.gpo import SCORES
 from genepool.errors import UserError
 from genepool.evolution.couples import Fittest
 from genepool.evolution.imitation import ParameterSpace, StateSpace
-from genepool.learning.ppo import A2C, PPO
+from genepool.learning.ppo import A2C, PPO, Critic
 from genepool.schedule import Clock, synchronous
 from genepool.workers.local import LocalWorkers
 
@@ -23,7 +23,8 @@ SMALL = {
     "iterations": 2,
     "batch": 60,
     "hidden": (8,),
-    "mutation": PPO(epochs=2),
+    "mutation": PPO(epochs=2, critic=Critic(minibatches=1)),
+    "normalise": False,
     "crossover": CROSSOVER,
     "max_steps": 20,
 }
@@ -138,7 +139,9 @@ def test_with_everyone_near_everyone_learns_from_all(whole):
 
 
 def test_neighbours_are_fixed_for_a_round():
-    algorithm = genepool.gpo(Plane, **SMALL | {"iterations": 3, "mutation": PPO(epochs=5, rate=0.1)})
+    algorithm = genepool.gpo(
+        Plane, **SMALL | {"iterations": 3, "mutation": PPO(epochs=5, rate=0.1, critic=Critic(minibatches=1))}
+    )
     first, second = (played(algorithm, k)[0].learner.near for k in (1, 2))
     assert np.array_equal(first, second)
 
@@ -165,7 +168,7 @@ def test_without_crossover_a_child_is_a_copy_of_the_stronger_parent():
     [
         {"crossover": ParameterSpace()},
         {"crossover": replace(CROSSOVER, choice="soft", child_starts_from="stronger", expert_alone=True)},
-        {"selection": Fittest(diversity=0.5), "mutation": A2C(), "normalise": True},
+        {"selection": Fittest(diversity=0.5), "mutation": A2C(critic=Critic(minibatches=2)), "normalise": True},
         {"selection": None, "final_crossover": True, "rounds": 1, "iterations": 2},
     ],
     ids=str,

@@ -108,8 +108,8 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
 @pytest.mark.parametrize(
     ("library", "home"),
     [
-        ("gymnasium", {"environments/gymnasium_engine.py", "environments/cyclic.py"}),
-        ("mujoco", {"environments/gymnasium_engine.py"}),
+        ("gymnasium", {f"environments/{name}.py" for name in ("gymnasium_engine", "cyclic", "hills", "rllab")}),
+        ("mujoco", {f"environments/{name}.py" for name in ("gymnasium_engine", "hills", "rllab")}),
         ("envpool", {"environments/envpool_engine.py"}),
         ("ray", {"workers/ray.py"}),
         ("cloudpickle", {"workers/wire.py"}),

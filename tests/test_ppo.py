@@ -9,7 +9,7 @@ import pytest
 
 from genepool.errors import UserError
 from genepool.evolution.couples import Sharing
-from genepool.learning.ppo import A2C, PPO, Critic, Shared, rows_of
+from genepool.learning.ppo import A2C, PPO, Critic, Shared, rows_by_step
 from genepool.learning.returns import Advantages, Batch, batch_of, discounted
 from genepool.stochastic import StochasticPolicy
 from genepool.types import Candidate, Individual, Outcome, Transitions
@@ -67,7 +67,7 @@ def test_the_advantage_is_the_obvious_double_sum(gae, bootstrap):
 def test_with_lambda_one_and_no_critic_the_advantage_is_the_discounted_return():
     rows = batch(0, ends=("terminated",) * 3)
     zeros = np.zeros(B, np.float32)
-    found, _ = Advantages(0.9, standardise=False)(rows, zeros, zeros)
+    found, _ = Advantages(0.9, 1.0, standardise=False)(rows, zeros, zeros)
     assert np.asarray(found) == pytest.approx(np.asarray(discounted(rows, 0.9)), abs=1e-5)
 
 
@@ -171,7 +171,8 @@ def test_the_critic_fits_the_returns_of_its_batch():
 
 
 def test_epochs_in_minibatches_take_every_row_once():
-    seen = [rows_of(jax.random.key(0), jnp.asarray(k), 12, 4).tolist() for k in range(8)]
+    rows_of = rows_by_step(jax.random.key(0), 12, 2, 4)
+    seen = [rows_of(k).tolist() for k in range(8)]
     assert sorted(np.ravel(seen[:4])) == sorted(np.ravel(seen[4:])) == list(range(12))
     assert seen[:4] != seen[4:]
 

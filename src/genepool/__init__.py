@@ -19,6 +19,8 @@ _HOME = {
     ),
     "genepool.algorithms.taught": ("Controlled", "FirstHalf", "TaughtES"),
     "genepool.environments.cyclic": ("CyclicMDP",),
+    "genepool.environments.hills": ("HalfCheetahHilly", "HopperHilly", "Walker2dHilly"),
+    "genepool.environments.rllab": ("RllabEnv",),
     "genepool.environments.task": ("Task", "find"),
     "genepool.errors": ("UserError",),
     "genepool.evolution.asynchronous": (

@@ -95,7 +95,7 @@ class GPO:
     batch: int = 2_048  # B: transitions of each policy in an iteration
     final_crossover: bool = False  # whether the last round ends with crossover too
     hidden: tuple[int, ...] = (64, 64)  # units of the policies' hidden layers
-    normalise: bool = False  # scale observations by what was seen so far; it is saved with the policy
+    normalise: bool = True  # scale observations by what was seen so far; it is saved with the policy
     output_scale: float = 1.0  # what the first weights of the policies' output layer are multiplied by
     test_episodes: int = 10  # fresh episodes in each test of the champion; never counted as training
     test_every: int = 10  # iterations between two tests

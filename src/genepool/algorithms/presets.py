@@ -87,7 +87,7 @@ ESAC_TASKS |= {
 
 GPO_HORIZON = 512  # T: GPO's episodes
 ALONE = {"rounds": 1, "iterations": 488, "sharing": None}  # as many iterations as 8 million transitions make
-TODAY = Advantages(gae=0.95, bootstrap=True)
+TODAY = Advantages(gae=0.95)
 
 AnyTask = str | Callable[[], Any] | Task
 
@@ -185,11 +185,11 @@ def joint(task: AnyTask, **options: Any) -> GPO:
 
 def ppo(task: AnyTask, **options: Any) -> GPO:
     """PPO (Schulman et al. 2017), alone, as it is used today: clipped ratio, minibatches, GAE, scaled observations and rewards."""
-    critic = Critic(hidden=(64, 64), rate=3e-4, minibatches=32)
+    critic = Critic(hidden=(64, 64), rate=3e-4)
     mutation = PPO(
         "clip", minibatches=32, rate=3e-4, max_norm=0.5, reward_scaling=True, advantages=TODAY, critic=critic
     )
-    return _mutated(task, options, **ALONE, population=1, mutation=mutation, normalise=True, output_scale=0.01)
+    return _mutated(task, options, **ALONE, population=1, mutation=mutation, output_scale=0.01)
 
 
 def a2c(task: AnyTask, **options: Any) -> GPO:
@@ -239,8 +239,8 @@ def _beside(task: AnyTask, options: dict[str, Any], **preset: Any) -> ESAC:
 
 
 def settings(task: Task, table: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What a paper's table gives for this task, by the name before its version."""
-    return table.get(re.sub(r"-v\d+$", "", task.id), {})
+    """What a paper's table gives for this task, by the name before its version and options."""
+    return table.get(re.sub(r"(-v\d+)?(\?.*)?$", "", task.id), {})
 
 
 def _assembled(task: AnyTask, options: dict[str, Any], table: dict[str, dict[str, Any]], **preset: Any) -> ERL:

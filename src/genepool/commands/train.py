@@ -30,7 +30,8 @@ presets:
   es                  a strategy alone: OpenAI-ES
 
 tasks: any Gymnasium id with Box observations and Box or Discrete actions, DM Control's by name (CheetahRun, WalkerWalk),
-CyclicMDP, or module:function for an environment of your own
+CyclicMDP, HalfCheetahHilly and HalfCheetahRllab with their like (GPO's), or module:function for an environment of your own;
+Gymnasium's may have options, the keyword arguments of the environment: 'HopperHilly?difficulty=0.5&terrain_seed=3'
 
 examples:
   genepool train pderl HalfCheetah-v5 --frames 1e6 --seed 3

@@ -45,8 +45,8 @@ class Advantages:
     """
 
     discount: float = 0.99  # gamma: discount factor
-    gae: float = 1.0  # lambda: 1 trusts what was earned, 0 the critic
-    bootstrap: bool = False  # whether the value of the last state counts where the time limit ended an episode
+    gae: float = 0.97  # lambda: 1 trusts what was earned, 0 the critic
+    bootstrap: bool = True  # whether the value of the last state counts where the time limit ended an episode
     standardise: bool = True  # to mean 0 and std 1 over the batch
 
     def __post_init__(self):
