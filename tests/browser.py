@@ -34,7 +34,7 @@ def chromium():
 
 
 def measured(browser, page, folder, widths):
-    """What the browser finds of the page at each width, and what it writes to its console.
+    """What the browser finds of the page at each width, narrow first, and what it writes to its console.
 
     A window cannot be narrower than 500 pixels; a frame can.
     """
@@ -47,4 +47,5 @@ def measured(browser, page, folder, widths):
     done = subprocess.run([browser, *options, frames.as_uri()], capture_output=True, text=True, check=True, timeout=120)
     found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)[1]
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return [json.loads(line) for line in unescape(found).splitlines() if line], console
+    seen = [json.loads(line) for line in unescape(found).splitlines() if line]
+    return sorted(seen, key=lambda one: one["width"]), console  # frames are done in any order
