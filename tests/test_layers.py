@@ -120,9 +120,10 @@ def test_a_library_is_imported_in_its_one_home_only(library, home):
     assert importers(library) == home
 
 
-def test_matplotlib_is_imported_under_analysis_only():
-    assert importers("matplotlib")
-    assert all(path.startswith("analysis/") for path in importers("matplotlib"))
+@pytest.mark.parametrize("library", ["matplotlib", "scipy"])
+def test_what_figures_need_is_imported_under_analysis_only(library):
+    assert importers(library)
+    assert all(path.startswith("analysis/") for path in importers(library))
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "ray"])

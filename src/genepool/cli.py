@@ -22,6 +22,9 @@ usage: genepool COMMAND ...
   evaluate RUN        play the champion of a run on fresh episodes
   plot RUN...         draw the learning curves of one or several runs
   runs [FOLDER]       a table of the runs that are there
+  report RUN...       all that the records of some runs show, on one page of figures and tables
+  compare RUN... --against RUN...
+                      two groups of runs side by side, with a test of the difference
   simulate SYSTEM TASK
                       how fast cem-rl, p-cem-rl or aes-rl would be on how many workers, on a simulated clock
   estimate PRESET TASK
@@ -29,7 +32,11 @@ usage: genepool COMMAND ...
   verify PRESET TASK  train some seeds, and say whether they lie among what others have published
 
 """
+<<<<<<< HEAD
 COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "simulate", "estimate", "verify")
+=======
+COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "report", "compare", "simulate")
+>>>>>>> report
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean
@@ -67,13 +68,19 @@ class Folder:
     @property
     def records(self) -> list[dict[str, Any]]:
         """One record per generation. A last line that a crash cut short is left out."""
+        return list(self.each_record())
+
+    def each_record(self) -> Iterator[dict[str, Any]]:
+        """The records one at a time, for those of a long run are better not held all at once."""
         if not self.metrics_file.exists():
-            return []
-        lines = self.metrics_file.read_text().splitlines(keepends=True)
-        try:
-            return [json.loads(line) for line in lines if line.endswith("\n")]
-        except ValueError:
-            raise UserError(f"{self.metrics_file} is damaged: restore it, or start a new run") from None
+            return
+        with self.metrics_file.open("rb") as file:
+            for line in file:
+                try:
+                    if line.endswith(b"\n"):
+                        yield json.loads(line)
+                except ValueError:
+                    raise UserError(f"{self.metrics_file} is damaged: restore it, or start a new run") from None
 
     @property
     def trained(self) -> int:
