@@ -32,11 +32,10 @@ usage: genepool COMMAND ...
   verify PRESET TASK  train some seeds, and say whether they lie among what others have published
 
 """
-<<<<<<< HEAD
-COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "simulate", "estimate", "verify")
-=======
-COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "report", "compare", "simulate")
->>>>>>> report
+COMMANDS = (
+    *("train", "resume", "evaluate", "plot", "runs", "report", "compare", "operators", "watch"),
+    *("simulate", "estimate", "verify"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
