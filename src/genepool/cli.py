@@ -20,13 +20,15 @@ usage: genepool COMMAND ...
   train PRESET TASK   train a policy; every hyper-parameter is an option (genepool train PRESET --help)
   resume RUN          go on with a run from its last checkpoint, exactly as if it had never stopped
   evaluate RUN        play the champion of a run on fresh episodes
-  plot RUN...         draw the learning curves of one or several runs
+  plot RUN...         draw the learning curves of one or several runs; --figure for ESAC's own
+  watch RUN...        film the champions of one or several runs, side by side
+  operators RUN       what crossover and mutation make of a run's own population, played and drawn
   runs [FOLDER]       a table of the runs that are there
   simulate SYSTEM TASK
                       how fast cem-rl, p-cem-rl or aes-rl would be on how many workers, on a simulated clock
 
 """
-COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "simulate")
+COMMANDS = ("train", "resume", "evaluate", "plot", "watch", "operators", "runs", "simulate")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
