@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
         path = out or (runs[0] / "champion.gif" if len(runs) == 1 else Path("champions.gif"))
         stars, write, played = [camera.star(run, task) for run in runs], film.writer(path), []
         for star in stars:
+            print(f"playing {star.name}", file=sys.stderr)
             played.append(camera.perform(star, episodes, seed, seconds, live))
             print(f"{star.name}: {_told(played[-1])}, episodes of seed {seed}{_engines(star)}")
         if not live:
