@@ -294,6 +294,52 @@ def population(threads: int, quick: bool) -> list[Row]:
     return [row(name, "s", works, limits, limit_is, target=2.0), *map(shared, ("policies", "engine", "pools"))]
 
 
+def iteration(threads: int, quick: bool) -> list[Row]:
+    """An iteration of GPO's mutation: eight policies play 2048 steps each, then learn, with nobody and with everyone near.
+
+    The limit is what the target allows: 1.5 times mj_step for the frames and 1.8 times the FLOPs of the updates at GEMM speed.
+    """
+    alone = genepool.gpo("HalfCheetah-v5", engine="envpool", sharing=genepool.Sharing(kl=0.0))
+    key, workers, timer, rows = jax.random.key(0), LocalWorkers(alone.task), gemm_timer(), []
+    for name, kl in (("nobody", 0.0), ("everyone", 1e9)):
+        algorithm = replace(alone, sharing=genepool.Sharing(kl=kl))
+        candidates, state = algorithm.ask(key, algorithm.init(key), 8)
+        outcomes = workers.map(candidates)  # compiles
+        state = algorithm.tell(key, state, outcomes)
+        jax.block_until_ready(algorithm.learn(key, state))  # compiles
+        actions = np.concatenate([algorithm.task.spaces.to_environment(o.transitions.action) for o in outcomes])
+        actions = actions.reshape(32, 512, -1)
+        flops = mutation_flops(*SIZES, 8 * 2048, 1 if name == "nobody" else 8)
+        spent = [
+            (
+                seconds(lambda c=candidates: workers.map(c)),
+                seconds(lambda a=algorithm, s=state: a.learn(key, s).learner),
+            )
+            for _ in range(1 if quick else 9)
+        ]
+        raw = [(physics(actions, threads), flops * min(timer().values())) for _ in spent]
+        label = f"{name} near, {spelt(threads)}"
+        both = [sum(pair) for pair in spent], [1.5 * a + 1.8 * b for a, b in raw]
+        rows.append(row(f"GPO's iteration, {label}", "s", *both, "1.5 mj_step + 1.8 FLOPs", target=1.0))
+        if name == "nobody":
+            rows.append(row(f"GPO's acting, {label}", "s", [a for a, _ in spent], [a for a, _ in raw], "mj_step alone"))
+        limit_is = f"{flops / 1e6:,.0f} MFLOP"
+        rows.append(row(f"GPO's learning, {label}", "s", [b for _, b in spent], [b for _, b in raw], limit_is))
+    return rows
+
+
+def mutation_flops(observation: int, action: int, samples: int, near: int) -> int:
+    """FLOPs of the matrix products of one update of PPO (64-64, ten steps) and its critic (32-32, ten), on all policies' samples.
+
+    Forward, for the weights, and back to the hidden layers; the policy's on the rows of `near` policies. Advantages and
+    probabilities take one more forward pass of the policy and two of the critic.
+    """
+    policy, policy_back = actor_products(observation, action, (64, 64))
+    critic, critic_back = actor_products(observation, 1, (32, 32))
+    steps = 10 * (near * (2 * policy + policy_back) + 2 * critic + critic_back)
+    return 2 * samples * (steps + policy + 2 * critic)
+
+
 def _spent(work: Callable[[], Any]) -> dict[str, float]:
     """Seconds that the threads of some acting spend with policies, with the engine's steps, and building its pools."""
     spans: dict[str, list[float]] = {}
@@ -452,5 +498,5 @@ def spelt(threads: int) -> str:
     return f"{threads} thread{'s' * (threads > 1)}"
 
 
-ALL = (update, acting, population, distillation, teaching, generation, cluster, memory, startup)
+ALL = (update, acting, population, iteration, distillation, teaching, generation, cluster, memory, startup)
 PARTS = {part.__name__: part for part in ALL}

@@ -57,7 +57,9 @@ def main() -> None:
 def plan(quick: bool) -> list[tuple[str, int]]:
     """The parts and their threads: one and two, where there are two cores and time for both."""
     counts = [1, 2] if CORES > 1 and not quick else [1]
-    both = [(part, threads) for part in ("update", "acting", "population", "teaching") for threads in counts]
+    both = [
+        (part, threads) for part in ("update", "acting", "population", "iteration", "teaching") for threads in counts
+    ]
     rest = [(part, CORES) for part in ("generation", "cluster", "memory", "startup")]
     return [*both, ("distillation", 1), *rest]
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import genepool
+from genepool.evolution.imitation import StateSpace
 from genepool.learning.ddpg import DDPG
+from genepool.learning.ppo import PPO, Critic
 from genepool.learning.td3 import TD3
 from genepool.runs import checkpoint, training
 from genepool.workers.local import LocalWorkers
@@ -22,6 +24,19 @@ def algorithm(preset):
         evolver = replace(parts.evolver, population=5)
         small = {"replay": 5_000, "warmup": 200, "critic_head_start": 300, "critic_chunk": 100, "test_episodes": 2}
         return replace(parts, evolver=evolver, reference_episodes=2, reference_cache=True, **small)
+    if preset == "gpo":
+        crossover = StateSpace(
+            iterations=2, selector_epochs=3, expert_frames=100, student_frames=20, dagger=3, epochs=2
+        )
+        small = {"population": 3, "iterations": 2, "rounds": 5, "batch": 120, "hidden": (8,), "crossover": crossover}
+        parts = genepool.gpo(
+            "Pendulum-v1",
+            engine="gymnasium",
+            max_steps=60,
+            mutation=PPO(epochs=2, critic=Critic(minibatches=1)),
+            **small,
+        )
+        return replace(parts, test_episodes=2, test_every=2)
     parts = genepool.pderl(
         "Pendulum-v1", engine="gymnasium", population=4, trials=1, memory=300, hidden=(16, 16), sync_period=2
     )
@@ -47,9 +62,14 @@ if __name__ == "__main__":
     training.SECONDS_BETWEEN_CHECKPOINTS = 0.0 if moment != "never" else 1e9
     if moment == "acting":
         # a generation's episodes and its tests are two calls; of AES-RL they are six, and this is in the third
-        kill_at(LocalWorkers, "map", 5 if preset == "pderl" else 15)
+        kill_at(LocalWorkers, "map", {"pderl": 5, "gpo": 6}.get(preset, 15))  # GPO: the first students
     elif moment == "learning":
-        kill_at(*((DDPG, "update", 3) if preset == "pderl" else (TD3, "update_critic", 10)))
+        moments = {
+            "pderl": (DDPG, "update", 3),
+            "gpo": (StateSpace, "imitate", 8),
+            "aes_rl": (TD3, "update_critic", 10),
+        }
+        kill_at(*moments[preset])
     elif moment == "saving":
         # two syncs for the configuration, five for the first checkpoint and champion; the ninth is of the second
         # checkpoint's temporary file, which is whole but not renamed yet

@@ -22,6 +22,7 @@ GYMNASIUM = (
     *("HalfCheetah-v5", "Humanoid-v5", "Ant-v5", "Walker2d-v5", "Swimmer-v5", "Hopper-v5", "Reacher-v5"),
     *("InvertedDoublePendulum-v5", "LunarLanderContinuous-v3"),
 )
+GPO = ("HopperHilly?difficulty=0.5&terrain_seed=3", "HalfCheetahRllab", "AntRllab", "Walker2dHillyRllab")
 DM_CONTROL = ("HumanoidStand", "HumanoidWalk", "HumanoidRun", "CheetahRun", "WalkerWalk", "FishUpright")
 
 
@@ -44,7 +45,7 @@ def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a.transitions, b.transitions, strict=True))
 
 
-@pytest.mark.parametrize("name", [*GYMNASIUM, *DM_CONTROL, "CartPole-v1", "CyclicMDP"])
+@pytest.mark.parametrize("name", [*GYMNASIUM, *DM_CONTROL, *GPO, "CartPole-v1", "CyclicMDP"])
 def test_an_episode_depends_on_its_seed_and_its_player_alone(name):
     task = replace(find(name), max_steps=20)
     together = played(task, (0, 1, 2))

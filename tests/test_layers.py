@@ -11,7 +11,7 @@ import genepool
 
 ROOT = Path(genepool.__file__).parent
 GROUND = {"types", "trees", "errors", "machine"}
-FIRST = GROUND | {"buffer", "networks", "optimiser", "environments"}
+FIRST = GROUND | {"buffer", "networks", "stochastic", "optimiser", "environments"}
 LOOPS = FIRST | {"evolution", "learning", "algorithms"}
 MAY_IMPORT = {  # each part may also import itself
     "types": GROUND,
@@ -20,6 +20,7 @@ MAY_IMPORT = {  # each part may also import itself
     "machine": set(),
     "buffer": GROUND,
     "networks": GROUND,
+    "stochastic": GROUND | {"networks"},
     "optimiser": GROUND,
     "environments": GROUND,
     "evolution": FIRST,
@@ -107,8 +108,8 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
 @pytest.mark.parametrize(
     ("library", "home"),
     [
-        ("gymnasium", {"environments/gymnasium_engine.py", "environments/cyclic.py"}),
-        ("mujoco", {"environments/gymnasium_engine.py"}),
+        ("gymnasium", {f"environments/{name}.py" for name in ("gymnasium_engine", "cyclic", "hills", "rllab")}),
+        ("mujoco", {f"environments/{name}.py" for name in ("gymnasium_engine", "hills", "rllab")}),
         ("envpool", {"environments/envpool_engine.py"}),
         ("ray", {"workers/ray.py"}),
         ("cloudpickle", {"workers/wire.py"}),

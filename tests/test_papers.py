@@ -50,3 +50,8 @@ def test_every_one_of_aes_rls_differences_is_listed():
 def test_every_one_of_esacs_differences_is_listed():
     listed = re.findall(r"^\| E(\d+) \|", (ROOT / "papers.md").read_text(), re.MULTILINE)
     assert [int(number) for number in listed] == list(range(1, 27))
+
+
+def test_every_place_that_gpo_leaves_open_is_listed():
+    listed = re.findall(r"^\| G(\d+) \|", (ROOT / "papers.md").read_text(), re.MULTILINE)
+    assert [int(number) for number in listed] == list(range(1, 22))

@@ -70,3 +70,23 @@ def test_an_asynchronous_run_killed_while_it_is(moment, asynchronous, tmp_path):
     assert records(folder) == records(asynchronous)
     assert any(candidate["operators"] == ["lesson"] for row in records(folder) for candidate in row["candidates"])
     assert (folder / "champion.safetensors").read_bytes() == (asynchronous / "champion.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("moment", ["acting", "learning"])
+def test_a_run_of_gpo_killed_within_a_crossover(moment, genetic, tmp_path):
+    """The iteration is lived again from its beginning, the crossover with it."""
+    folder = tmp_path / "run"
+    assert play(folder, moment, "gpo").returncode == -9
+    assert 1 <= len(records(folder)) < len(records(genetic))
+    answer = play(folder, "never", "gpo")
+    assert answer.returncode == 0, answer.stderr
+    assert records(folder) == records(genetic)
+    assert (folder / "champion.safetensors").read_bytes() == (genetic / "champion.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def genetic(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "genetic"
+    answer = play(folder, "never", "gpo")
+    assert answer.returncode == 0, answer.stderr
+    return folder

@@ -170,3 +170,46 @@ def test_the_engines_agree_on_what_a_task_is():
         assert ours.horizon == theirs.horizon
         assert np.allclose(ours.low, theirs.low)
         assert np.allclose(ours.high, theirs.high)
+
+
+def streaming(task, n):
+    """Candidates that play streams of 70 and 45 steps, each with noise of its own."""
+    noise = np.random.default_rng(2).standard_normal((n, 2, 70, task.action_size)).astype(np.float32)
+    return [replace(candidate, steps=(70, 45), noise=0.3 * noise[k]) for k, candidate in enumerate(candidates(task, n))]
+
+
+@pytest.mark.parametrize(("id", "engine"), [("Hopper-v5", "envpool"), ("CartPole-v1", "gymnasium")])
+def test_streams_of_episodes_have_their_steps_exactly_and_do_not_depend_on_their_neighbours(id, engine):
+    task = replace(find(id, engine), max_steps=30)
+    everyone = streaming(task, 5) + candidates(task, 3)
+    together = genepool.LocalWorkers(task).map(everyone)
+    workers = genepool.LocalWorkers(task)
+    apart = [workers.map([candidate])[0] for candidate in everyone]
+    assert all(same(a, b) and a.lengths == b.lengths for a, b in zip(together, apart, strict=True))
+    for outcome in together[:5]:
+        assert outcome.frames == sum(outcome.lengths) == 115
+        assert max(outcome.lengths) <= 30
+        assert len(outcome.lengths) >= 5  # 30, 30, 10 and 30, 15 at the fewest
+    assert all(len(outcome.lengths) == len(outcome.returns) == 2 for outcome in together[5:])
+
+
+def test_in_a_stream_an_episode_ends_with_what_it_saw_last_and_the_next_begins_afresh():
+    task = replace(find(Reach), max_steps=8)
+    (outcome,) = genepool.LocalWorkers(task).map(streaming(task, 1))
+    rows, ends = outcome.transitions, np.cumsum(outcome.lengths)
+    assert outcome.lengths == (8,) * 8 + (6,) + (8,) * 5 + (5,)
+    moved = rows.observation + 0.15 * 2.0 * np.clip(rows.action, -1.0, 1.0)
+    assert np.allclose(rows.next_observation, moved, atol=1e-5)
+    starts = rows.observation[np.append(0, ends[:-1])]
+    assert ((np.abs(starts) >= 0.9) & (np.abs(starts) <= 1.1)).all()
+    assert not rows.terminated.any()
+    whole = [k for k, length in enumerate(outcome.lengths) if length == 8]
+    sums = np.add.reduceat(rows.reward.astype(float), ends - outcome.lengths)
+    assert outcome.returns == pytest.approx(sums[whole])
+
+
+def test_a_stream_that_ends_nobodys_episode_has_the_return_of_what_it_played():
+    task = replace(find(Reach), max_steps=20)
+    candidate = replace(candidates(task, 1, 1)[0], steps=(6,))
+    (outcome,) = genepool.LocalWorkers(task).map([candidate])
+    assert outcome.returns == pytest.approx([outcome.transitions.reward.sum()])

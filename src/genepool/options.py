@@ -11,7 +11,10 @@ from typing import Any
 
 from genepool.errors import UserError
 
-PARTS = ("evolver", "learner", "crossover", "mutation", "lessons", "mean-rule", "variance-rule", "tuning")
+PARTS = (
+    *("evolver", "learner", "crossover", "mutation", "selection", "sharing"),
+    *("lessons", "mean-rule", "variance-rule", "tuning"),
+)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -34,6 +34,9 @@ class Algorithm(Protocol):
     def due(self, state: Any) -> int:
         """How many gradient steps `learn` would take now."""
 
+    def stage(self, state: Any) -> str:
+        """What `learn` would do now, as the phase that its seconds are counted under."""
+
     def further(self, state: Any) -> int:
         """How many more candidates belong to the generation, once it was told and learnt from; mostly none."""
 
@@ -101,9 +104,9 @@ def synchronous(
             played = workers.map(candidates)
         with clock("breeding"):
             state = jax.block_until_ready(algorithm.tell(k_tell, state, played))
-        with clock("learning"):
-            studied = 0
-            while steps := algorithm.due(state):
+        studied = 0
+        while steps := algorithm.due(state):
+            with clock(algorithm.stage(state)):
                 workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
                 state = replace(state, learner=workers.next(wait=True).state.learner)
                 studied += 1
@@ -130,7 +133,7 @@ def asynchronous(
     while True:
         steps = 0 if workers.studying else algorithm.due(state)
         if steps:
-            with clock("learning"):
+            with clock(algorithm.stage(state)):
                 workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
                 studied += 1
         spent = sum(outcome.frames for outcome in outcomes) >= frames

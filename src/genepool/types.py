@@ -37,8 +37,10 @@ class Candidate:
     """Something to try. It carries all its randomness, so it plays the same anywhere and beside anyone."""
 
     individual: Individual
-    seeds: tuple[int, ...] = ()  # one per episode
-    noise: np.ndarray | None = None  # [steps, |A|], added to the actions of an exploring candidate
+    seeds: tuple[int, ...] = ()  # one per episode, or per stream of episodes
+    noise: np.ndarray | None = None  # of an exploring candidate: [steps, width], or [seeds, steps, width], each its own
+    # of each stream: episodes are played one after the other until so many; none: one whole episode each
+    steps: tuple[int, ...] = ()
     lesson: Callable[[Any], Any] | None = None  # actor -> actor: what it learns before it acts
     reference: Callable[[Array], Array] | None = None  # an actor played beside it, for its fitness alone
     reference_seeds: tuple[int, ...] = ()  # one per episode of the reference
@@ -57,10 +59,12 @@ class Outcome:
 
     candidate: Candidate
     individual: Individual
-    returns: tuple[float, ...]  # undiscounted, one per episode
+    # undiscounted, one per episode; one that its stream's end cut short only where there is no other
+    returns: tuple[float, ...]
     transitions: Transitions  # [frames, ...]
     reference_returns: tuple[float, ...] = ()
     reference_frames: int = 0
+    lengths: tuple[int, ...] = ()  # of the episodes that the transitions are of, in order
 
     @property
     def fitness(self) -> float:

@@ -177,6 +177,10 @@ class ERL:
         """As many gradient steps as there were frames, once the replay holds enough to begin with."""
         return int(state.owed) - int(state.learner.updates) if self.learner else 0
 
+    def stage(self, state: Any) -> str:
+        """It has one: learning."""
+        return "learning"
+
     def further(self, state: ERLState) -> int:
         """Nothing: a generation is asked for at once."""
         return 0

@@ -213,6 +213,10 @@ class ESAC:
             maxima=maxima,
         )
 
+    def stage(self, state: Any) -> str:
+        """It has one: learning."""
+        return "learning"
+
     def further(self, state: ESACState) -> int:
         """The learner's episodes of a phase: one, then learning, then the next; or all of them before it learns."""
         left = int(state.episodes)

@@ -7,6 +7,7 @@ from typing import Any
 
 from genepool.algorithms.erl import ERL
 from genepool.algorithms.esac import ESAC
+from genepool.algorithms.gpo import GPO
 from genepool.algorithms.taught import Controlled, TaughtES
 from genepool.environments.task import Task, find
 from genepool.errors import UserError
@@ -16,6 +17,8 @@ from genepool.evolution.distribution import CEM
 from genepool.evolution.genetic import Generational
 from genepool.evolution.mutation import Gaussian, Proximal
 from genepool.evolution.winners import WinnersES
+from genepool.learning.ppo import A2C, PPO, Critic
+from genepool.learning.returns import Advantages
 from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3
 
@@ -81,6 +84,10 @@ ESAC_TASKS |= {
         *("AcrobotSwingup", "QuadrupedWalk", "QuadrupedRun"),
     )
 }
+
+GPO_HORIZON = 512  # T: GPO's episodes
+ALONE = {"rounds": 1, "iterations": 488, "sharing": None}  # as many iterations as 8 million transitions make
+TODAY = Advantages(gae=0.95)
 
 AnyTask = str | Callable[[], Any] | Task
 
@@ -161,6 +168,54 @@ def rank_es(task: AnyTask, **options: Any) -> TaughtES:
     return _taught(task, options, AES_TASKS, evolver=RankES(), **ASYNCHRONOUS)
 
 
+def gpo(task: AnyTask, **options: Any) -> GPO:
+    """GPO (Gangwani and Peng 2018): policies mutated by PPO, whose couples have children that imitate both."""
+    return _mutated(task, options, max_steps=GPO_HORIZON)
+
+
+def single(task: AnyTask, **options: Any) -> GPO:
+    """GPO's baseline Single: as many policies, each on its own, of which the best counts."""
+    return _mutated(task, options, **ALONE, max_steps=GPO_HORIZON)
+
+
+def joint(task: AnyTask, **options: Any) -> GPO:
+    """GPO's baseline Joint: one policy with the batches of all."""
+    return _mutated(task, options, **ALONE, max_steps=GPO_HORIZON, population=1, batch=16_384)
+
+
+def ppo(task: AnyTask, **options: Any) -> GPO:
+    """PPO (Schulman et al. 2017), alone, as it is used today: clipped ratio, minibatches, GAE, scaled observations and rewards."""
+    critic = Critic(hidden=(64, 64), rate=3e-4)
+    mutation = PPO(
+        "clip", minibatches=32, rate=3e-4, max_norm=0.5, reward_scaling=True, advantages=TODAY, critic=critic
+    )
+    return _mutated(task, options, **ALONE, population=1, mutation=mutation, output_scale=0.01)
+
+
+def a2c(task: AnyTask, **options: Any) -> GPO:
+    """A2C (Mnih et al. 2016), alone: one step of the policy for every batch, GAE, scaled observations and rewards."""
+    mutation = A2C(rate=3e-3, max_norm=0.5, reward_scaling=True, advantages=TODAY)
+    return _mutated(
+        task, options, **ALONE, population=1, batch=1_024, mutation=mutation, normalise=True, output_scale=0.01
+    )
+
+
+def _mutated(task: AnyTask, options: dict[str, Any], **preset: Any) -> GPO:
+    """GPO of the preset's parts and the options, the later winning.
+
+    An option is a field of `GPO` or of `Task`; `engine` names the engine.
+    """
+    task = find(task, options.pop("engine", None))
+    if "max_steps" in preset and task.horizon < preset["max_steps"]:
+        preset.pop("max_steps")
+    given = preset | options
+    loop = {f.name: given.pop(f.name) for f in fields(GPO) if f.name in given}
+    task = replace(task, **{f.name: given.pop(f.name) for f in fields(Task) if f.name in given})
+    if given:
+        raise UserError(f"there is no option {sorted(given)[0]!r}: help(genepool.GPO) lists them")
+    return GPO(task, **loop)
+
+
 def _beside(task: AnyTask, options: dict[str, Any], **preset: Any) -> ESAC:
     """ESAC of the preset's parts, the paper's settings for the task, and the options, the later winning.
 
@@ -184,8 +239,8 @@ def _beside(task: AnyTask, options: dict[str, Any], **preset: Any) -> ESAC:
 
 
 def settings(task: Task, table: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What a paper's table gives for this task, by the name before its version."""
-    return table.get(re.sub(r"-v\d+$", "", task.id), {})
+    """What a paper's table gives for this task, by the name before its version and options."""
+    return table.get(re.sub(r"(-v\d+)?(\?.*)?$", "", task.id), {})
 
 
 def _assembled(task: AnyTask, options: dict[str, Any], table: dict[str, dict[str, Any]], **preset: Any) -> ERL:

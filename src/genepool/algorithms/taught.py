@@ -316,6 +316,10 @@ class TaughtES:
         steps = int(state.owed) - int(state.learner.updates)
         return steps if self.target_policy == "individual" else min(steps, self.critic_chunk)
 
+    def stage(self, state: Any) -> str:
+        """It has one: learning."""
+        return "learning"
+
     def further(self, state: TaughtState) -> int:
         """Nothing: a generation is asked for at once."""
         return 0

@@ -62,6 +62,10 @@ class StandIn:
             recent=(*state.recent, *lengths)[-self.window :],
         )
 
+    def stage(self, state: Tally) -> str:
+        """It has one: learning."""
+        return "learning"
+
     def further(self, state: Tally) -> int:
         """Nothing: a generation is asked for at once."""
         return 0

@@ -19,14 +19,19 @@ presets:
   one-plus-one-es     AES-RL's machinery with the (1+1)-ES and the one-fifth rule
   rank-es             the same with the rank-based strategy
   esac                ESAC: an evolution strategy, and SAC, which learns at selected times
+  gpo                 GPO: policies mutated by PPO (--mutation a2c: by A2C), whose couples have children that imitate both;
+                      --no-crossover, --no-selection, --no-sharing take a part of it away
+  single, joint       GPO's baselines: as many policies on their own; one policy with the batches of all
   ddpg                a learner alone: DDPG, as ERL has it
   td3                 a learner alone: TD3
   sac                 a learner alone: SAC; as another's, --learner sac
+  ppo, a2c            a learner alone: PPO, A2C
   cem                 a strategy alone: the cross-entropy method
   es                  a strategy alone: OpenAI-ES
 
 tasks: any Gymnasium id with Box observations and Box or Discrete actions, DM Control's by name (CheetahRun, WalkerWalk),
-CyclicMDP, or module:function for an environment of your own
+CyclicMDP, HalfCheetahHilly and HalfCheetahRllab with their like (GPO's), or module:function for an environment of your own;
+Gymnasium's may have options, the keyword arguments of the environment: 'HopperHilly?difficulty=0.5&terrain_seed=3'
 
 examples:
   genepool train pderl HalfCheetah-v5 --frames 1e6 --seed 3
@@ -36,11 +41,12 @@ examples:
   genepool train aes-rl Hopper-v5 --mean-rule linear-range --variance-rule fixed-n
   genepool train cem-rl HalfCheetah-v5 --evolver sep-cma-es
   genepool train esac Swimmer-v5 --evolver.pairs 10 --tuning none
+  genepool train gpo HalfCheetah-v5 --mutation a2c --no-sharing
   genepool resume runs/robot
 """
 PRESETS = (
     *("erl", "perl", "derl", "pderl", "cem-rl", "aes-rl", "one-plus-one-es", "rank-es", "esac"),
-    *("ddpg", "td3", "sac", "cem", "es"),
+    *("gpo", "single", "joint", "ddpg", "td3", "sac", "ppo", "a2c", "cem", "es"),
 )
 
 
@@ -69,6 +75,8 @@ def main(argv: list[str]) -> int:
         default = replace(default, target_policy=policy)  # first, for not every evolver goes with the preset's own
     for part in PARTS:
         name, rest = taken(rest, part)
+        if f"--no-{part}" in rest:
+            name, rest = "none", [word for word in rest if word != f"--no-{part}"]
         default = with_part(default, part.replace("-", "_"), name) if name else default
     schedule, rest = taken(rest, "schedule")
     if schedule not in (None, "synchronous", "asynchronous"):
@@ -77,7 +85,7 @@ def main(argv: list[str]) -> int:
 
     @dataclass(frozen=True)
     class Train:
-        frames: float = 1e6
+        frames: float = getattr(default, "budget", 1e6)
         """Frames to train for, as the paper counts them: population and exploration, not tests."""
         seed: int = 0
         """Same seed, same bits."""

@@ -26,7 +26,7 @@ class EnvPoolEngine:
         """Start one episode per seed, on at most so many threads."""
         n = len(seeds)
         # EnvPool calls an episode that fails in its very last step truncated; with its own limit out of the way,
-        # `done` means terminated and nothing else, and the limit is ours to set.
+        # `done` means terminated and nothing else, and the limit is the player's to set.
         options = {"num_envs": n, "num_threads": min(n, threads), "seed": list(seeds)}
         with _assets(self._id) as folder:
             self._pool = envpool.make_gymnasium(
@@ -36,8 +36,11 @@ class EnvPoolEngine:
         self._wanted = [keys.index(name) for name in ("reward", "done")]
         given = [key for key in keys if key.partition(":")[0] == "obs"]
         self._parts = [keys.index(key) for key in dm_control.shown(self._id, given, "obs:")]
-        self._pool._reset(np.arange(n, dtype=np.int32))
-        self._steps = 0
+        return self.restart(np.arange(n, dtype=np.int32))
+
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Start the next episode of these, whose chance goes on where it was; the first observations."""
+        self._pool._reset(which)
         return self._flat(self._pool._recv())
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -45,8 +48,7 @@ class EnvPoolEngine:
         self._pool._send([live, live, actions.astype(self._kind)])
         answer = self._pool._recv()
         rewards, terminated = (answer[k] for k in self._wanted)
-        self._steps += 1
-        return self._flat(answer), rewards, terminated, np.full(len(live), self._steps >= self._limit)
+        return self._flat(answer), rewards, terminated, np.zeros(len(live), bool)
 
     def _flat(self, answer: Sequence[np.ndarray]) -> np.ndarray:
         parts = [answer[k].reshape(len(answer[k]), -1) for k in self._parts]

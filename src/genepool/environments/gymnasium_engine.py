@@ -1,9 +1,12 @@
 """The Gymnasium engine: any environment with flat spaces, a user's own first of all."""
 
+import ast
 import contextlib
 import importlib
+import inspect
 import io
 import sys
+import urllib.parse
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from genepool.environments.spaces import Spaces, flat_spaces
-from genepool.errors import EpisodeFailed
+from genepool.errors import EpisodeFailed, UserError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import gymnasium
+    from gymnasium.envs.registration import load_env_creator
 
-    from genepool.environments import cyclic
+    from genepool.environments import cyclic, hills, rllab
+
+OWN = {id.removesuffix("-v0"): id for id in (cyclic.ID, *hills.IDS, *rllab.TASKS)}  # our tasks, by name and by id
 
 
 class GymnasiumEngine:
@@ -32,6 +38,10 @@ class GymnasiumEngine:
         while len(self._environments) < len(seeds):
             self._environments.append(self._make())
         return np.stack([_flat(self._do(k, lambda env, s=seed: env.reset(seed=s)[0])) for k, seed in enumerate(seeds)])
+
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Start the next episode of these, whose chance goes on where it was; the first observations."""
+        return np.stack([_flat(self._do(k, lambda env: env.reset()[0])) for k in which])
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Step the live episodes, given by index: observations, rewards, terminated, truncated."""
@@ -61,14 +71,43 @@ def _flat(observation: Any) -> np.ndarray:
     return np.asarray(observation, np.float32).reshape(-1)
 
 
-def make(id: str, **options: Any) -> Any:
-    """An environment by its id, without Gymnasium's advice on standard error."""
+def make(task: str) -> Any:
+    """An environment by its id and options, without Gymnasium's advice on standard error."""
+    id, options = parsed(task)
     with contextlib.suppress(ImportError):
         # MuJoCo finds an old word in Gymnasium's models and would say so, also in a log file where the user stands
         importlib.import_module("mujoco").set_mju_user_warning(_pass_on)
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         return gymnasium.make(id, **options)
+
+
+def parsed(task: str) -> tuple[str, dict[str, Any]]:
+    """The id of a task and its options, which are keyword arguments of the environment: ID?name=value&name=value.
+
+    A value is a Python number, tuple, True, False or None; anything else is a string.
+    """
+    id, mark, query = task.partition("?")
+    try:
+        given = urllib.parse.parse_qsl(query, keep_blank_values=True, strict_parsing=True) if mark else []
+    except ValueError:
+        raise UserError(f"the options of {task!r} are not name=value, with & between them") from None
+    return id, {name: _value(text) for name, text in given}
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def arguments(id: str) -> list[str]:
+    """The names of the arguments of an environment, those of its ancestors too."""
+    creator = gymnasium.spec(id).entry_point
+    creator = load_env_creator(creator) if isinstance(creator, str) else creator
+    makers = [kind.__init__ for kind in creator.__mro__[:-1]] if isinstance(creator, type) else [creator]
+    return [name for maker in makers for name in inspect.signature(maker).parameters]
 
 
 def _pass_on(warning: str) -> None:
@@ -83,8 +122,8 @@ def spaces(environment: Any, name: str) -> Spaces:
 
 
 def id_of(task: str) -> str | None:
-    """Gymnasium's id of a task, if it knows it; our own goes by its name without a version too."""
-    task = cyclic.ID if task == cyclic.CyclicMDP.__name__ else task
+    """Gymnasium's id of a task, if it knows it; our own go by their names without a version too."""
+    task = OWN.get(task, task)
     return task if task in names() else None
 
 

@@ -38,9 +38,10 @@ class Spaces:
         return len(self.low)
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
-        """Actions of a policy, in [-1, 1], as the environment's: low + (a + 1) / 2 (high - low), or argmax a."""
+        """Actions of a policy as the environment's: low + (a + 1) / 2 (high - low), a kept within [-1, 1]; or argmax a."""
         if self.first is not None:
             return self.first + actions.reshape(-1, self.action_size).argmax(axis=1)  # of equals the first
+        actions = np.clip(actions, -1.0, 1.0)
         if self.low != (-1.0,) * len(self.low) or self.high != (1.0,) * len(self.high):
             low, high = np.asarray(self.low, actions.dtype), np.asarray(self.high, actions.dtype)
             actions = low + (actions + 1.0) / 2.0 * (high - low)

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import importlib.util
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,8 +23,14 @@ class Engine(Protocol):
     def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
         """Start one episode per seed, on at most so many threads of its own; the first observations."""
 
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Start the next episode of these, given by index, whose chance goes on where it was; the first observations."""
+
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each."""
+        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each.
+
+        A time limit that the task's spaces name is the player's to watch; an engine need not call it truncated.
+        """
 
     def close(self) -> None:
         """Free what it holds."""
@@ -81,7 +88,8 @@ def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Tas
     """A task by its id, by "module:function", or by a function that makes the environment.
 
     EnvPool runs it where EnvPool is installed and has it, Gymnasium otherwise. DM Control's tasks are EnvPool's, and go by
-    their usual names, such as CheetahRun; their observations are laid flat in DM Control's own order.
+    their usual names, such as CheetahRun; their observations are laid flat in DM Control's own order. Gymnasium's may have
+    options, "HopperHilly-v0?difficulty=0.5&terrain_seed=3": they are keyword arguments of the environment.
     """
     if isinstance(task, Task):
         return task
@@ -89,19 +97,24 @@ def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Tas
         raise UserError(f"there is no engine {engine!r}: choose envpool or gymnasium")
     if callable(task):
         return _made_by(task, getattr(task, "__qualname__", type(task).__name__), engine)
-    module, _, name = task.partition(":")
+    plain, mark, options = task.partition("?")
+    module, _, name = plain.partition(":")
     if name:
-        own = getattr(_imported(module, task), name, None)
+        own = getattr(_imported(module, plain), name, None)
+        if callable(own) and mark:
+            raise UserError(f"{plain} is code of your own and takes no options: give it what it needs in {module}")
         if callable(own):
             return _made_by(own, task, engine)
-    if engine != "gymnasium" and _has_envpool() and (id := _engine("envpool").id_of(task)):
+    if engine != "gymnasium" and _has_envpool() and (id := _engine("envpool").id_of(plain)):
+        if mark:
+            raise UserError(f"EnvPool's {id} takes no options: play {task!r} with --engine gymnasium")
         return _checked(Task(id, "envpool"))
     if engine == "envpool":
-        raise UserError(_no_envpool(task))
-    id = _engine("gymnasium").id_of(task)
+        raise UserError(_no_envpool(plain))
+    id = _engine("gymnasium").id_of(plain)
     if not name and not id:
-        raise UserError(_no_task(task, engine))
-    return _checked(Task(id or task, "gymnasium"))
+        raise UserError(_no_task(plain, engine))
+    return _checked(Task((id or plain) + mark + options, "gymnasium"))
 
 
 def _checked(task: Task) -> Task:
@@ -144,6 +157,17 @@ def _no_task(task: str, engine: str | None) -> str:
     return f"there is no task {task!r}{near}; your own is given as module:function"
 
 
+def _unmade(task: str, error: Exception) -> str:
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    plain, mark, _ = task.partition("?")
+    if mark and unknown:
+        near = _nearest(unknown[1], _engine("gymnasium").arguments(plain))
+        return f"{plain} has no option {unknown[1]!r}{near}; options are the keyword arguments of its environment"
+    return (
+        f"the task {task!r} cannot be made: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    )
+
+
 def _nearest(task: str, known: Sequence[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     near = [by_lower[match] for match in difflib.get_close_matches(task.lower(), by_lower, n=3, cutoff=0.6)]
@@ -161,10 +185,10 @@ def _spaces(id: str, engine: str, make: Callable[[], Any] | None) -> Spaces:
         return module.spaces(id)
     try:
         environment = make() if make else module.make(id)
+    except UserError:
+        raise
     except Exception as error:
-        raise UserError(
-            f"the task {id!r} cannot be made: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        ) from error
+        raise UserError(_unmade(id, error)) from error
     try:
         return module.spaces(environment, id)
     finally:

@@ -11,12 +11,13 @@ from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
 from genepool.networks import ACTIVATIONS, Actor
 from genepool.runs import checkpoint
+from genepool.stochastic import StochasticPolicy
 
 
 class Policy:
     """An actor and the range of its task's actions."""
 
-    def __init__(self, actor: Actor, spaces: Spaces, facts: dict[str, Any] | None = None):
+    def __init__(self, actor: Actor | StochasticPolicy, spaces: Spaces, facts: dict[str, Any] | None = None):
         self.actor, self.spaces, self.facts = actor, spaces, facts or {}
         self._act = jax.jit(lambda rows: actor(rows))
 
@@ -41,7 +42,11 @@ class Policy:
     def save(self, path: str | Path) -> None:
         """Write it as safetensors and JSON."""
         actor = self.actor
-        network = {"sizes": actor.sizes, "layer_norm": actor.layer_norm, "activation": actor.activation}
+        network = {"sizes": actor.sizes, "activation": actor.activation}
+        if isinstance(actor, StochasticPolicy):
+            network |= {"discrete": actor.log_std is None, "normalise": actor.scale is not None}
+        else:
+            network |= {"layer_norm": actor.layer_norm}
         facts = network | {"spaces": asdict(self.spaces), "facts": self.facts}
         checkpoint.save(Path(path), self.actor, {"policy": facts})
 
@@ -59,8 +64,11 @@ def load(path: str | Path) -> Policy:
     observation_size, *hidden, action_size = facts["sizes"]
     if facts["activation"] not in ACTIVATIONS:
         raise UserError(f"{file} has units {facts['activation']!r} that are not here: it is from another version")
-    sizes = observation_size, action_size, hidden
-    like = Actor(jax.random.key(0), *sizes, facts["layer_norm"], facts["activation"])
+    sizes = jax.random.key(0), observation_size, action_size, hidden
+    if "discrete" in facts:
+        like = StochasticPolicy(*sizes, facts["discrete"], facts["normalise"], facts["activation"])
+    else:
+        like = Actor(*sizes, facts["layer_norm"], facts["activation"])
     actor, _ = checkpoint.load(file, like)
     spaces = {name: tuple(value) if isinstance(value, list) else value for name, value in facts["spaces"].items()}
     return Policy(actor, Spaces(**spaces), facts["facts"])

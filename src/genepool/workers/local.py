@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,7 +21,14 @@ CAPACITY = 64  # episodes that a core plays at once; of more, one batch after th
 CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
 LANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
 
-Ticket = tuple[Any, np.ndarray | None, int]  # an episode's actor, noise and seed
+
+class Ticket(NamedTuple):
+    """An episode to be played, or a stream of them."""
+
+    actor: Any
+    noise: np.ndarray | None
+    seed: int
+    steps: int = 0  # of a stream: episodes are played on and on until so many; none: one whole episode
 
 
 class LocalWorkers:
@@ -43,40 +50,41 @@ class LocalWorkers:
         individuals = taught(candidates)
         tickets = []
         for candidate, individual in zip(candidates, individuals, strict=True):
-            tickets += [(individual.actor, candidate.noise, seed) for seed in candidate.seeds]
-            tickets += [(candidate.reference, None, seed) for seed in candidate.reference_seeds]
-        episodes = self._play(tickets)
+            tickets += own_tickets(candidate, individual)
+            tickets += [Ticket(candidate.reference, None, seed) for seed in candidate.reference_seeds]
+        played = self._play(tickets)
         outcomes = []
         for candidate, individual in zip(candidates, individuals, strict=True):
-            own, episodes = episodes[: len(candidate.seeds)], episodes[len(candidate.seeds) :]
-            beside, episodes = episodes[: len(candidate.reference_seeds)], episodes[len(candidate.reference_seeds) :]
-            rows = Transitions(*(np.concatenate(column) for column in zip(*own, strict=True)))
-            frames = sum(len(episode.reward) for episode in beside)
-            outcomes.append(Outcome(candidate, individual, returns(own), rows, returns(beside), frames))
+            own, played = played[: len(candidate.seeds)], played[len(candidate.seeds) :]
+            beside, played = played[: len(candidate.reference_seeds)], played[len(candidate.reference_seeds) :]
+            rows = Transitions(*(np.concatenate(column) for column in zip(*(p.transitions for p in own), strict=True)))
+            frames = sum(sum(p.lengths) for p in beside)
+            lengths = tuple(length for p in own for length in p.lengths)
+            outcomes.append(Outcome(candidate, individual, returns(own), rows, returns(beside), frames, lengths))
         return outcomes
 
-    def _play(self, tickets: list[Ticket]) -> list[Transitions]:
-        """An episode for each ticket: all cores play one batch together, or each plays batches of its own."""
+    def _play(self, tickets: list[Ticket]) -> list["Played"]:
+        """What comes of each ticket: all cores play one batch together, or each plays batches of its own."""
         if not tickets:
             return []
         threads = self.task.threads
         batches = batched(tickets, threads)
         crew = min(threads, len(batches))
 
-        def go(batch: list[Ticket]) -> list[Transitions]:
+        def go(batch: list[Ticket]) -> list[Played]:
             try:
                 engine = self._engines.pop()
             except IndexError:
                 engine = self.task.open()
             try:
-                return play(self.task, engine, threads // crew, *zip(*batch, strict=True))
+                return play(self.task, engine, threads // crew, batch)
             finally:
                 self._engines.append(engine)
 
         if crew == 1:
-            return [episode for batch in batches for episode in go(batch)]
+            return [played for batch in batches for played in go(batch)]
         with ThreadPoolExecutor(crew) as pool:
-            return [episode for episodes in pool.map(go, batches) for episode in episodes]
+            return [played for several in pool.map(go, batches) for played in several]
 
     @property
     def idle(self) -> int:
@@ -124,7 +132,7 @@ def taught(candidates: Sequence[Candidate]) -> list[Individual]:
 
 def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:
     """The tickets in order: in one batch if they fit, else in batches of about the same size, as many for each of a crew."""
-    heaviest = max(sum(4 * np.size(leaf) for leaf in jax.tree.leaves(actor)) for actor, _, _ in tickets)
+    heaviest = max(sum(4 * np.size(leaf) for leaf in jax.tree.leaves(ticket.actor)) for ticket in tickets)
     most = min(max(CACHE // heaviest, 1), CAPACITY)
     if len(tickets) <= most:
         return [tickets]
@@ -133,60 +141,100 @@ def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:
     return [tickets[begin:end] for begin, end in pairwise(borders)]
 
 
-def returns(episodes: Sequence[Transitions]) -> tuple[float, ...]:
-    """The undiscounted return of each episode."""
-    return tuple(float(np.sum(episode.reward, dtype=np.float64)) for episode in episodes)
+class Played(NamedTuple):
+    """What came of a ticket: the transitions of its episodes one after the other, and how long each was."""
+
+    transitions: Transitions
+    lengths: tuple[int, ...]
+    cut: bool  # whether the last one was still under way when the stream ended
 
 
-def play(
-    task: Task,
-    engine: Engine,
-    threads: int,
-    actors: Sequence[Any],
-    noises: Sequence[np.ndarray | None],
-    seeds: Sequence[int],
-) -> list[Transitions]:
-    """One episode per seed, each with its own actor and its own noise on the actions, if any."""
-    n, horizon, spaces = len(seeds), task.horizon, task.spaces
-    crowd = Crowd(actors, noises, spaces.observation_size, spaces.action_size)
-    observations = np.zeros((horizon + 1, n, spaces.observation_size), np.float32)
-    actions = np.zeros((horizon, n, spaces.action_size), np.float32)
-    rewards = np.zeros((horizon, n), np.float32)
-    length, terminal = np.full(n, horizon), np.zeros(n, np.float32)
+def own_tickets(candidate: Candidate, individual: Individual) -> list[Ticket]:
+    """What a candidate plays itself."""
+    steps = candidate.steps or (0,) * len(candidate.seeds)
+    own = candidate.noise is not None and candidate.noise.ndim == 3
+    noises = candidate.noise if own else (candidate.noise,) * len(candidate.seeds)
+    return [Ticket(individual.actor, *ticket) for ticket in zip(noises, candidate.seeds, steps, strict=True)]
+
+
+def returns(played: Sequence[Played]) -> tuple[float, ...]:
+    """The undiscounted return of each episode; of those that were cut short, only where there are no others."""
+    sums, whole = [], []
+    for p in played:
+        ends = np.cumsum(p.lengths)
+        for begin, end in zip(ends - p.lengths, ends, strict=True):
+            sums.append(float(np.sum(p.transitions.reward[begin:end], dtype=np.float64)))
+            whole.append(not p.cut or end < ends[-1])
+    return tuple(value for value, kept in zip(sums, whole, strict=True) if kept) or tuple(sums)
+
+
+def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) -> list[Played]:
+    """One episode per ticket, or a stream of episodes, each with its own actor and its own noise on the actions, if any."""
+    n, spaces, seeds = len(tickets), task.spaces, [ticket.seed for ticket in tickets]
+    streams = np.array([ticket.steps > 0 for ticket in tickets])
+    length = np.array(
+        [ticket.steps or task.horizon for ticket in tickets]
+    )  # until it is known better, the most it can be
+    longest = int(length.max())
+    crowd = Crowd([t.actor for t in tickets], [t.noise for t in tickets], spaces.observation_size, spaces.action_size)
+    observations = np.zeros((longest + 1, n, spaces.observation_size), np.float32)
+    actions = np.zeros((longest, n, spaces.action_size), np.float32)
+    rewards = np.zeros((longest, n), np.float32)
+    ends: list[list[tuple[int, bool, np.ndarray]]] = [
+        [] for _ in tickets
+    ]  # steps until then, terminated, the last seen
+    limit = np.minimum(length, task.horizon)  # the step by which each must end or begin anew
     live = np.arange(n, dtype=np.int32)
-    t, rows = 0, slice(n)
+    t, rows, next_limit = 0, slice(n), int(limit.min())
     try:
         observations[0] = engine.begin(seeds, threads)
         _inspect(task, observations[0], rewards[0], seeds, live, 0)
-        for t in range(horizon):
+        for t in range(longest):
             action = actions[t, rows] = crowd.act(observations[t], live, t)
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
             _inspect(task, observation, reward, seeds, live, t + 1)
             observations[t + 1, rows], rewards[t, rows] = observation, reward
             over = terminated | truncated
-            if over.any():
-                length[live[over]], terminal[live[over]] = t + 1, terminated[over]
-                live = live[~over]
+            if t + 1 < next_limit and not over.any():
+                continue
+            over |= limit[live] <= t + 1
+            for place in np.flatnonzero(over):
+                ends[live[place]].append((t + 1, bool(terminated[place]), observation[place].copy()))
+            anew = live[over & streams[live] & (length[live] > t + 1)]
+            if len(anew):
+                observations[t + 1, anew] = engine.restart(anew)
+                _inspect(task, observations[t + 1, anew], rewards[t, anew], seeds, anew, 0)
+                limit[anew] = np.minimum(length[anew], t + 1 + task.horizon)
+            if over.sum() > len(anew):
+                live = live[~over | (streams[live] & (length[live] > t + 1))]
                 if not len(live):
                     break
                 rows = index(live.tolist())
+            next_limit = int(limit[live].min())
     except EpisodeFailed as fault:
         cause, seed = fault.__cause__, seeds[fault.episode]
         raise UserError(
             f"{task.id} raised {type(cause).__name__} in the episode with seed {seed}, step {t + 1}: {cause}"
         ) from cause
-    if task.truncation_is_terminal:
-        terminal[:] = 1.0
 
-    def episode(k: int) -> Transitions:
-        end = length[k]
-        terminated = np.zeros(end, np.float32)
-        terminated[-1] = terminal[k]
-        return Transitions(
-            observations[:end, k], actions[:end, k], rewards[:end, k], observations[1 : end + 1, k], terminated
+    def played(k: int) -> Played:
+        at = [end for end, _, _ in ends[k]]
+        lengths, total = tuple(np.diff([0, *at]).tolist()), at[-1]
+        following, terminated = observations[1 : total + 1, k], np.zeros(total, np.float32)
+        if len(at) > 1:  # what came after an end is another episode's
+            following = following.copy()
+            following[np.array(at) - 1] = [seen for _, _, seen in ends[k]]
+        terminated[np.array(at) - 1] = [ended for _, ended, _ in ends[k]]
+        cut = bool(streams[k]) and not terminated[-1] and lengths[-1] < task.horizon
+        if task.truncation_is_terminal:
+            terminated[np.array(at)[: len(at) - cut] - 1] = 1.0
+        return Played(
+            Transitions(observations[:total, k], actions[:total, k], rewards[:total, k], following, terminated),
+            lengths,
+            cut,
         )
 
-    return [episode(k) for k in range(n)]
+    return [played(k) for k in range(n)]
 
 
 def _inspect(
@@ -210,13 +258,15 @@ class Crowd:
     def __init__(
         self, actors: Sequence[Any], noises: Sequence[np.ndarray | None], observation_size: int, action_size: int
     ):
+        widths = [action_size if noise is None else noise.shape[-1] for noise in noises]
         kinds: dict[Any, list[int]] = {}
         for k, actor in enumerate(actors):
             leaves, structure = jax.tree.flatten(actor)
-            kinds.setdefault((structure, tuple(np.shape(leaf) for leaf in leaves)), []).append(k)
+            shapes = tuple(np.shape(leaf) for leaf in leaves)
+            kinds.setdefault((structure, shapes, widths[k]), []).append(k)
         self._groups = [
-            Group(_program(structure, observation_size), episodes, actors, noises, (observation_size, action_size))
-            for (structure, _), episodes in kinds.items()
+            Group(_program(structure, observation_size), episodes, actors, noises, (observation_size, width))
+            for (structure, _, width), episodes in kinds.items()
         ]
         self._action_size = action_size
 
@@ -266,9 +316,10 @@ class Group:
             self._lanes, n = list(places), next(n for n in LANES if n >= len(places))
             self._seen = index(self._lanes)
             self._inputs = np.zeros((n, sum(self._sizes)), np.float32)  # observation, then noise
-            self._noise = [(lane, self._noises[k]) for lane, k in enumerate(self._lanes) if k in self._noises]
             columns = zip(*(self._leaves[k] for k in self._lanes), strict=True)
             self._weights = jax.device_put([_lanes(column, n) for column in columns])
+        playing = self._noises.keys() & places.keys()
+        self._noise = [(lane, self._noises[k]) for lane, k in enumerate(self._lanes) if k in playing]
         self._places = index(list(places.values()))
         self._taken = index([lane for lane, k in enumerate(self._lanes) if k in places])
 
@@ -285,8 +336,8 @@ def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray:
     memory = np.zeros(math.prod(shape) + 16, np.float32)
     begin = -memory.ctypes.data % 64 // 4
     whole = memory[begin : begin + math.prod(shape)].reshape(shape)
-    for lane, leaf in zip(whole, leaves, strict=False):
-        lane[...] = leaf
+    for lane, leaf in enumerate(leaves):
+        whole[lane] = leaf
     return whole
 
 

@@ -23,6 +23,7 @@ class Played(NamedTuple):
     transitions: Transitions
     reference: tuple[tuple[float, ...], int]  # returns and frames
     seconds: tuple[float, float, float]
+    lengths: tuple[int, ...]
 
 
 class Player:
@@ -60,6 +61,7 @@ class Player:
             outcome.transitions,
             (outcome.reference_returns, outcome.reference_frames),
             (time.perf_counter() - begun, learnt - fetched, end - learnt),
+            outcome.lengths,
         )
 
 

@@ -225,7 +225,7 @@ class RayWorkers:
         elif candidate.lesson:
             individual = individual._replace(actor=candidate.lesson(individual.actor))
         rows = Transitions(*(np.array(column) for column in played.transitions))  # writable, and free of Ray's store
-        call.outcome = Outcome(candidate, individual, played.returns, rows, *played.reference)
+        call.outcome = Outcome(candidate, individual, played.returns, rows, *played.reference, played.lengths)
         self._longest = max(self._longest, seconds)
         self.timings.append(Timing(candidate.number, seconds, *played.seconds))
         if call.submitted:

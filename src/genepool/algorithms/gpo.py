@@ -1,0 +1,485 @@
+"""Genetic policy optimization (Gangwani and Peng 2018, Algorithm 1), and without its genetics PPO and A2C alone.
+
+A population of policies is mutated by policy gradients, several iterations a round, in which those near each other share what
+they play; then couples are selected, and each couple's child, which imitates now one parent and now the other, takes a
+place in the next population.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jax import Array
+
+from genepool import trees
+from genepool.algorithms.roll import Roll, draw_seeds, new_roll
+from genepool.environments.task import Task
+from genepool.errors import UserError
+from genepool.evolution.couples import Fittest, Sharing, random_couples
+from genepool.evolution.imitation import Expert, ParameterSpace, Played, Selector, StateSpace, Student
+from genepool.learning.ppo import A2C, PPO, Member, Report, Shared
+from genepool.learning.returns import Batch, batch_of
+from genepool.machine import cores
+from genepool.networks import VNetwork
+from genepool.optimiser import adam_init
+from genepool.stochastic import StochasticPolicy, draw_noise
+from genepool.types import Candidate, Individual, Outcome
+
+SCORES = 10  # iterations whose mean return says who is the champion
+
+
+class Genetics(eqx.Module):
+    """The couples of the last selection and what their children learn by."""
+
+    couples: np.ndarray  # [m, 2]
+    selectors: Selector  # [m]
+    students: Student  # [m]
+
+
+class GPOLearner(eqx.Module):
+    """The population. `learn` writes it and nothing else."""
+
+    members: Member  # [m]
+    near: np.ndarray  # [m, m]: S_i, fixed for the round
+    genetics: Genetics | None
+    reports: np.ndarray  # [m, ...]: of each member's last update
+    iterations: np.ndarray  # mutations so far
+    selected: np.ndarray  # rounds after which couples were selected
+    fitted: np.ndarray  # rounds whose couples have an expert
+    imitated: np.ndarray  # DAgger iterations so far
+    bred: np.ndarray  # rounds whose children took the population's place
+
+
+class Archive(eqx.Module):
+    """What the policies played in the latest iterations, by which experts are made; and what children are to imitate."""
+
+    observation: np.ndarray  # [m, iterations * B, |S|]
+    returns: np.ndarray  # [m, iterations * B], of the trajectory that holds the row
+    first: np.ndarray  # [m, iterations * B], where trajectories begin
+    states: np.ndarray  # [m, expert's and student's frames, |S|]
+    uniform: np.ndarray  # [m, ...]: what decides which parent is imitated in each
+
+
+class GPOState(eqx.Module):
+    """Everything that training changes. `ask` and `tell` never write `learner`."""
+
+    learner: GPOLearner
+    batch: Batch  # [m, B, ...]: what was played last
+    archive: Archive | None
+    scores: np.ndarray  # [m, SCORES]: mean returns of the latest iterations of the round, NaN where there are fewer
+    numbers: np.ndarray  # [m]: the candidates that last played for each policy
+    arrived: np.ndarray  # outcomes of the stage so far
+    iterations: np.ndarray  # batches of the whole population so far
+    collected: np.ndarray  # experts' and students' so far
+    roll: Roll
+
+
+@dataclass(frozen=True)
+class GPO:
+    """The GPO loop. With one round it has no genetics: policies that learn on their own, or one alone."""
+
+    task: Annotated[Task, tyro.conf.arg(name="")]
+    mutation: PPO | A2C = field(default_factory=PPO)
+    crossover: StateSpace | ParameterSpace | None = field(default_factory=StateSpace)  # none: the stronger's copy
+    selection: Fittest | None = field(default_factory=Fittest)  # none: couples are drawn
+    sharing: Sharing | None = field(default_factory=Sharing)  # none: everyone learns from its own rows
+    population: int = 8  # m: policies
+    rounds: int = 12  # k: rounds; the last ends without crossover
+    iterations: int = 36  # iterations of the mutation in a round
+    batch: int = 2_048  # B: transitions of each policy in an iteration
+    final_crossover: bool = False  # whether the last round ends with crossover too
+    hidden: tuple[int, ...] = (64, 64)  # units of the policies' hidden layers
+    normalise: bool = True  # scale observations by what was seen so far; it is saved with the policy
+    output_scale: float = 1.0  # what the first weights of the policies' output layer are multiplied by
+    test_episodes: int = 10  # fresh episodes in each test of the champion; never counted as training
+    test_every: int = 10  # iterations between two tests
+
+    schedule = "synchronous"
+
+    def __post_init__(self):
+        counts = ("population", "rounds", "iterations", "batch", "test_episodes", "test_every")
+        small = [name for name in counts if getattr(self, name) < 1]
+        if small:
+            raise UserError(f"{small[0]} is too small: it must be 1 or more".replace("_", " "))
+        if not self.hidden or min(self.hidden) < 1:
+            raise UserError("hidden needs the units of one layer or more, each 1 or more")
+        if self._breeds and self.population < 2:
+            raise UserError("one policy has nobody to mate with: take a population of 2 or more, or 1 round")
+        most = max(getattr(self.mutation, "minibatches", 1), self.mutation.critic.minibatches)
+        if self.batch < most:
+            raise UserError(f"a batch of {self.batch} cannot be split into {most} minibatches")
+
+    def scheduled(self, schedule: str) -> "GPO":
+        """The same on this schedule: policies that share what they play go in step."""
+        if schedule != self.schedule:
+            raise UserError("gpo shares what policies play in the same iteration: it is synchronous only")
+        return self
+
+    @property
+    def generation(self) -> int:
+        """Candidates in an iteration: one of each policy."""
+        return self.population
+
+    @property
+    def budget(self) -> int:
+        """Transitions of all rounds, those of experts and students among them."""
+        played = self.rounds * self.iterations * self.batch
+        return self.population * (played + self._crossovers * sum(self._frames))
+
+    @property
+    def _crossovers(self) -> int:
+        return self.rounds - 1 + self.final_crossover
+
+    @property
+    def _breeds(self) -> bool:
+        return self._crossovers > 0
+
+    @property
+    def _frames(self) -> tuple[int, ...]:
+        """What is collected for a child, one time after the other."""
+        return self.crossover.frames if self.crossover else ()
+
+    def settings(self) -> dict[str, Any]:
+        """What the reader wants to know first."""
+        own = {"mutation": type(self.mutation).__name__, "population": self.population, "batch": self.batch}
+        return own | ({"rounds": self.rounds, "iterations": self.iterations} if self._breeds else {})
+
+    def init(self, key: Array) -> GPOState:
+        """New policies with their critics; each is the same however many there are."""
+        m, sizes = self.population, (self.task.observation_size, self.task.action_size)
+        made = [self._member(jax.random.fold_in(key, i)) for i in range(m)]
+        members, zero, archive, genetics = trees.stack(made), np.zeros((), np.int64), None, None
+        if self._breeds:
+            selector, rooms = None, (0, 0)
+            if isinstance(self.crossover, StateSpace):
+                network = VNetwork(key, sizes[0], self.crossover.selector_hidden, "tanh")
+                selector = Selector(network, made[0].policy.scale)
+                rooms = min(self.crossover.iterations, self.iterations) * self.batch, sum(self._frames)
+            student = Student(made[0].policy, adam_init(made[0].policy)) if selector else None
+            stacked = trees.stack([Genetics(np.zeros(2, np.int64), selector, student)] * m)
+            genetics = replace(stacked, couples=np.zeros((m, 2), np.int64))
+            archive = Archive(
+                np.zeros((m, rooms[0], sizes[0]), np.float32),
+                np.zeros((m, rooms[0]), np.float32),
+                np.zeros((m, rooms[0]), bool),
+                np.zeros((m, rooms[1], sizes[0]), np.float32),
+                np.zeros((m, rooms[1]), np.float32),
+            )
+        reports = np.zeros((m, len(Report._fields)), np.float32)
+        learner = GPOLearner(members, np.eye(m, dtype=bool), genetics, reports, *(zero,) * 5)
+        widths = (sizes[:1], sizes[1:], (), sizes[:1], (), (), ())
+        batch = Batch(*(np.zeros((m, self.batch, *width), np.float32) for width in widths))
+        scores, numbers = np.full((m, SCORES), np.nan), np.full(m, -1, np.int64)
+        return GPOState(learner, batch, archive, scores, numbers, zero, zero, zero, new_roll())
+
+    def _member(self, key: Array) -> Member:
+        k_policy, k_critic = jax.random.split(key)
+        sizes = self.task.observation_size, self.task.action_size
+        shape = self.hidden, self._discrete, self.normalise
+        return self.mutation.init(k_critic, StochasticPolicy(k_policy, *sizes, *shape, output_scale=self.output_scale))
+
+    @property
+    def _discrete(self) -> bool:
+        return self.task.spaces.first is not None
+
+    def _collects(self, state: GPOState) -> int | None:
+        """Which of a crossover's collections is on: 0 the expert's, later ones the students'. None: the policies themselves play."""
+        if state.learner.fitted == state.learner.bred or not self._frames:
+            return None
+        return int(state.collected - state.learner.bred * len(self._frames))
+
+    def streams(self, frames: int) -> tuple[int, ...]:
+        """So many transitions as streams of about the same length, none shorter than an episode can be if they suffice for one."""
+        count = max(1, frames // self.task.horizon)
+        return tuple(frames * (k + 1) // count - frames * k // count for k in range(count))
+
+    def ask(self, key: Array, state: GPOState, n: int) -> tuple[list[Candidate], GPOState]:
+        """The next n to play: policies for their mutation, or the experts and students of a crossover."""
+        numbers, roll = state.roll.call(n)
+        at = self._collects(state)
+        candidates = []
+        for number in numbers:
+            place = number % self.population
+            rng = trees.host_random(jax.random.fold_in(key, place))
+            steps = self.streams(self.batch if at is None else self._frames[at])
+            shape = len(steps), max(steps), self.task.action_size
+            noise = draw_noise(rng, shape, self._discrete)
+            if at is not None:  # by the last number a parent is chosen
+                noise = np.concatenate([noise, rng.random((*shape[:2], 1), np.float32)], axis=2)
+            candidates.append(
+                Candidate(
+                    Individual(self._player(state, place, at), None),
+                    draw_seeds(rng, len(steps)),
+                    noise,
+                    steps,
+                    purpose="fitness" if at is None else "student" if at else "expert",
+                    origin="learning",
+                    number=number,
+                    version=int(roll.told),
+                    **(self._ancestry(state, place) if at is None else {}),
+                )
+            )
+        return candidates, replace(state, roll=roll)
+
+    def _player(self, state: GPOState, place: int, at: int | None) -> Any:
+        learner = state.learner
+        if at is None:
+            return trees.take(learner.members.policy, place)
+        return trees.take(learner.genetics.students.policy, place) if at else self._expert(learner, place)
+
+    def _expert(self, learner: GPOLearner, place: int) -> Expert:
+        selector = trees.take(learner.genetics.selectors, place)
+        x, y = (trees.take(learner.members.policy, parent) for parent in learner.genetics.couples[place])
+        return Expert(selector, x, y, self.crossover.choice)
+
+    def _ancestry(self, state: GPOState, place: int) -> dict[str, Any]:
+        """Whose child or successor the policy is."""
+        done = int(state.iterations)
+        if not done:
+            return {}
+        if done % self.iterations == 0 and done // self.iterations <= self._crossovers:
+            parents, by = (
+                state.learner.genetics.couples[place],
+                type(self.crossover).__name__ if self.crossover else "Copy",
+            )
+            return {"parents": tuple(int(state.numbers[parent]) for parent in parents), "operators": (by,)}
+        return {"parents": (int(state.numbers[place]),), "operators": (type(self.mutation).__name__,)}
+
+    def tell(self, key: Array, state: GPOState, outcomes: Sequence[Outcome]) -> GPOState:
+        """Keep what was played until the whole population's is there.
+
+        It is written in place: the state that was given must not be used again.
+        """
+        outcomes, roll = state.roll.accept(outcomes)
+        state = replace(state, roll=roll, arrived=state.arrived + len(outcomes))
+        for outcome in outcomes:
+            mutating = outcome.candidate.purpose == "fitness"
+            state = self._played(state, outcome) if mutating else self._observed(state, outcome)
+        if state.arrived < self.population:
+            return state
+        state = replace(state, arrived=state.arrived - self.population)
+        if self._collects(state) is None:
+            return replace(state, iterations=state.iterations + 1)
+        return replace(state, collected=state.collected + 1)
+
+    def _played(self, state: GPOState, outcome: Outcome) -> GPOState:
+        place, rows = outcome.candidate.number % self.population, batch_of(outcome, self.task.horizon)
+        batch = Batch(*(_with(column, place, part) for column, part in zip(state.batch, rows, strict=True)))
+        within = int(state.iterations) % self.iterations
+        scores = state.scores.copy()
+        if within == 0 and state.iterations // self.iterations <= self._crossovers:
+            scores[place] = np.nan  # a new policy
+        scores[place] = np.append(scores[place, 1:], outcome.fitness)
+        numbers, archive = _with(state.numbers, place, outcome.candidate.number), state.archive
+        if archive is not None and archive.returns.size:
+            ends, begin = np.cumsum(outcome.lengths), within * self.batch % archive.returns.shape[1]
+            sums = np.add.reduceat(outcome.transitions.reward.astype(np.float64), ends - outcome.lengths)
+            part, first = slice(begin, begin + self.batch), np.zeros(self.batch, bool)
+            first[ends - outcome.lengths] = True
+            archive = replace(
+                archive,
+                observation=_with(archive.observation, (place, part), rows.observation),
+                returns=_with(archive.returns, (place, part), np.repeat(sums, outcome.lengths)),
+                first=_with(archive.first, (place, part), first),
+            )
+        return replace(state, batch=batch, scores=scores, numbers=numbers, archive=archive)
+
+    def _observed(self, state: GPOState, outcome: Outcome) -> GPOState:
+        """An expert's or a student's states, with what decides the parent that is imitated in each."""
+        place, at = outcome.candidate.number % self.population, self._collects(state)
+        begin = sum(self._frames[:at])
+        part = (place, slice(begin, begin + self._frames[at]))
+        drawn = [
+            noise[:steps, -1] for noise, steps in zip(outcome.candidate.noise, outcome.candidate.steps, strict=True)
+        ]
+        archive = replace(
+            state.archive,
+            states=_with(state.archive.states, part, outcome.transitions.observation),
+            uniform=_with(state.archive.uniform, part, np.concatenate(drawn)),
+        )
+        return replace(state, archive=archive)
+
+    def stage(self, state: GPOState) -> str:
+        """What there is to learn now: the mutation, the selection of couples, a part of the crossover, or nothing."""
+        learner = state.learner
+        if learner.iterations < state.iterations:
+            return "learning"
+        breedings = min(int(learner.iterations) // self.iterations, self._crossovers)
+        if learner.selected < breedings:
+            return "selecting"
+        if learner.fitted < learner.selected or learner.imitated < state.collected:
+            return "crossover"
+        return ""
+
+    def due(self, state: GPOState) -> int:
+        """The gradient steps of each policy in the next `learn`; of a crossover that takes none, one."""
+        stage = self.stage(state)
+        return {"": 0, "learning": self.mutation.steps}.get(stage, 1)
+
+    def further(self, state: GPOState) -> int:
+        """The experts or students of a crossover that is under way."""
+        return 0 if self._collects(state) is None else self.population
+
+    def learn(self, key: Array, state: GPOState) -> GPOState:
+        """Do what there is to learn."""
+        stage = self.stage(state)
+        if not stage:
+            return state
+        do = {"learning": self._mutated, "selecting": self._selected, "crossover": self._crossed}[stage]
+        return replace(state, learner=do(key, state))
+
+    def _mutated(self, key: Array, state: GPOState) -> GPOLearner:
+        """One iteration of MUTATE: all policies as one computation on what all of them played."""
+        learner, m = state.learner, self.population
+        members = [trees.take(learner.members, i) for i in range(m)]
+        judged = _each(lambda i: self.mutation.judge(members[i], Batch(*(column[i] for column in state.batch))), m)
+        shared = Shared(*(jnp.stack(column) for column in zip(*(given for _, given, _ in judged), strict=True)))
+        near = learner.near
+        if self.sharing and int(learner.iterations) % self.iterations == 0:  # before the round's first update
+            near = self.sharing.near(_divergence(learner.members.policy, state.batch.observation))
+
+        def improve(i: int) -> tuple[Member, Report]:
+            k, (member, _, returns) = jax.random.fold_in(key, i), judged[i]
+            return self.mutation.improve(k, member, i, shared, returns, near[i], self.sharing)
+
+        improved = _each(improve, m)
+        reports = np.array([report for _, report in improved], np.float32)
+        return replace(
+            learner,
+            members=trees.stack([member for member, _ in improved]),
+            near=near,
+            reports=reports,
+            iterations=learner.iterations + 1,
+        )
+
+    def _selected(self, key: Array, state: GPOState) -> GPOLearner:
+        """SELECT: couples by what their policies brought in the last iteration, or drawn."""
+        learner = state.learner
+        if self.selection is None:
+            couples = random_couples(trees.host_random(key), self.population)
+        else:
+            kl = np.zeros((self.population,) * 2)
+            if self.selection.diversity:
+                kl = _divergence(learner.members.policy, state.batch.observation)
+            left = 1.0 - float(learner.selected) / max(1, self._crossovers - 1)
+            couples = self.selection(state.scores[:, -1], kl, left)
+        genetics = replace(learner.genetics, couples=couples)
+        return replace(learner, genetics=genetics, selected=learner.selected + 1)
+
+    def _crossed(self, key: Array, state: GPOState) -> GPOLearner:
+        """CROSSOVER, as far as it can go: make the experts; have the students imitate them; let the children in."""
+        learner = state.learner
+        if learner.fitted < learner.selected:
+            learner = replace(learner, fitted=learner.fitted + 1)
+            if not isinstance(self.crossover, StateSpace):
+                return self._bred(learner, state, self._plain_children(key, learner, state))
+            return replace(learner, genetics=self._experts(key, state))
+        genetics, archive = learner.genetics, state.archive
+        at = int(learner.imitated - learner.bred * len(self._frames))
+        count = sum(self._frames[: at + 1])
+
+        def imitate(i: int) -> Student:
+            student, expert = trees.take(genetics.students, i), self._expert(learner, i)
+            if not at and not self.crossover.expert_alone:
+                return student  # it plays before it learns
+            k = jax.random.fold_in(key, i)
+            return self.crossover.imitate(k, student, expert, archive.states[i], archive.uniform[i], count)[0]
+
+        students = trees.stack(_each(imitate, self.population))
+        learner = replace(learner, genetics=replace(genetics, students=students), imitated=learner.imitated + 1)
+        return self._bred(learner, state, students.policy) if at + 1 == len(self._frames) else learner
+
+    def _experts(self, key: Array, state: GPOState) -> Genetics:
+        learner, archive = state.learner, state.archive
+        policies = learner.members.policy
+        played = [Played(archive.observation[i], archive.returns[i], archive.first[i]) for i in range(self.population)]
+        stronger = self._stronger(learner, state)
+
+        def make(i: int) -> tuple[Selector, Student]:
+            k_select, k_student = jax.random.split(jax.random.fold_in(key, i))
+            x, y = learner.genetics.couples[i]
+            better = trees.take(policies, stronger[i])
+            selector = self.crossover.select(k_select, played[x], played[y], better.scale)
+            return selector, self.crossover.student(k_student, better)
+
+        made = _each(make, self.population)
+        selectors, students = (trees.stack(part) for part in zip(*made, strict=True))
+        return Genetics(learner.genetics.couples, selectors, students)
+
+    def _plain_children(self, key: Array, learner: GPOLearner, state: GPOState) -> StochasticPolicy:
+        policies, stronger = learner.members.policy, self._stronger(learner, state)
+        if self.crossover is None:
+            return trees.stack([trees.take(policies, i) for i in stronger])
+        children = []
+        for i, (x, y) in enumerate(learner.genetics.couples):
+            parents = (trees.take(policies, parent) for parent in (x, y))
+            children.append(self.crossover.child(jax.random.fold_in(key, i), *parents))
+        return trees.stack(children)
+
+    def _stronger(self, learner: GPOLearner, state: GPOState) -> np.ndarray:
+        """Of every couple, who brought more; of equals the first."""
+        couples, fitness = learner.genetics.couples, state.scores[:, -1]
+        return couples[np.arange(len(couples)), fitness[couples].argmax(axis=1)]
+
+    def _bred(self, learner: GPOLearner, state: GPOState, children: StochasticPolicy) -> GPOLearner:
+        """The children take the population's place, with the critic and the penalty of the stronger parent and a new optimiser."""
+        stronger, old = self._stronger(learner, state), learner.members
+        heritage = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[stronger]), old)
+        fresh = jax.tree.map(jnp.zeros_like, old.optimiser)
+        members = replace(heritage, policy=jax.tree.map(jnp.asarray, children), optimiser=fresh)
+        return replace(learner, members=members, bred=learner.bred + 1)
+
+    def champion(self, state: GPOState) -> int:
+        """Who brought most in the latest iterations of the round."""
+        means = [np.mean(row[~np.isnan(row)]) if np.isfinite(row).any() else -np.inf for row in state.scores]
+        return int(np.argmax(means))
+
+    def policies(self, state: GPOState) -> dict[str, StochasticPolicy]:
+        """What is worth testing: the champion, without noise."""
+        return {"champion": trees.take(state.learner.members.policy, self.champion(state))}
+
+    def report(self, state: GPOState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        """What a record of the iteration says besides its outcomes."""
+        learner, names = state.learner, Report._fields
+        figures = {name: learner.reports[:, k].tolist() for k, name in enumerate(names)}
+        own = {"round": int(learner.bred) + 1, "iteration": int(learner.iterations), "champion": self.champion(state)}
+        own |= {"updates": int(learner.iterations) * self.mutation.steps, "near": learner.near.sum(axis=1).tolist()}
+        if any(o.candidate.purpose == "expert" for o in outcomes) or (learner.bred and not self._frames):
+            own["couples"] = learner.genetics.couples.tolist()
+        return own | {"beta": np.asarray(learner.members.beta).tolist()} | figures
+
+
+def _each(do: Callable[[int], Any], m: int) -> list[Any]:
+    """What is done for each of m, one core for each: they are independent, so the bits are those of one after the other."""
+    if cores() == 1 or m == 1:
+        return [jax.block_until_ready(do(i)) for i in range(m)]
+    with ThreadPoolExecutor(min(cores(), m)) as pool:
+        return list(pool.map(lambda i: jax.block_until_ready(do(i)), range(m)))
+
+
+def _with(array: np.ndarray, at: Any, value: Any) -> np.ndarray:
+    """The array with the value written to it, in place."""
+    array[at] = value
+    return array
+
+
+@jax.jit
+def _kl_matrix(policies: StochasticPolicy, states: Array) -> Array:
+    """[m, m]: mean over the states of i of KL(pi_i || pi_j)."""
+
+    def row(i: Array) -> Array:
+        pick = lambda k: jax.tree.map(lambda leaf: leaf[k], policies)
+        own = pick(i).distribution(states[i])
+        return jax.lax.map(lambda j: jnp.mean(own.kl(pick(j).distribution(states[i]))), jnp.arange(states.shape[0]))
+
+    return jax.lax.map(row, jnp.arange(states.shape[0]))
+
+
+def _divergence(policies: StochasticPolicy, states: np.ndarray) -> np.ndarray:
+    return np.asarray(_kl_matrix(policies, states))

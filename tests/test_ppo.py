@@ -1,0 +1,190 @@
+"""PPO, A2C and their advantages: against the obvious sums, on their own and with shared data."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from genepool.errors import UserError
+from genepool.evolution.couples import Sharing
+from genepool.learning.ppo import A2C, PPO, Critic, Shared, rows_of
+from genepool.learning.returns import Advantages, Batch, batch_of, discounted
+from genepool.stochastic import StochasticPolicy
+from genepool.types import Candidate, Individual, Outcome, Transitions
+
+B, SIZES = 40, (3, 2)
+
+
+def batch(seed, lengths=(10, 13, 17), ends=("terminated", "limit", "cut")):
+    """Random rows of three trajectories, one that ended, one at the time limit, one that was cut short."""
+    rng = np.random.default_rng(seed)
+    draw = lambda *shape: rng.normal(size=(B, *shape)).astype(np.float32)
+    at = np.cumsum(lengths) - 1
+    flags = {name: np.zeros(B, np.float32) for name in ("last", "goes_on", "at_limit")}
+    flags["last"][at], flags["goes_on"][:] = 1.0, 1.0
+    for row, end in zip(at, ends, strict=True):
+        flags["goes_on"][row], flags["at_limit"][row] = end != "terminated", end == "limit"
+    return Batch(draw(SIZES[0]), draw(SIZES[1]), draw(), draw(SIZES[0]), **flags)
+
+
+def members(mutation, m=3):
+    make = lambda k: mutation.init(jax.random.fold_in(k, 1), StochasticPolicy(k, *SIZES, (8,)))
+    return [make(jax.random.key(i)) for i in range(m)]
+
+
+def shared_by(mutation, population, batches):
+    judged = [mutation.judge(member, rows) for member, rows in zip(population, batches, strict=True)]
+    stacked = Shared(*(jnp.stack(column) for column in zip(*(given for _, given, _ in judged), strict=True)))
+    return [member for member, _, _ in judged], stacked, [returns for _, _, returns in judged]
+
+
+def close(a, b, tolerance=1e-5):
+    return all(np.allclose(x, y, atol=tolerance) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def equal(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+@pytest.mark.parametrize("gae", [1.0, 0.95, 0.0])
+def test_the_advantage_is_the_obvious_double_sum(gae, bootstrap):
+    rows, rng = batch(0), np.random.default_rng(1)
+    v_t, v_tp1 = rng.normal(size=B).astype(np.float32), rng.normal(size=B).astype(np.float32)
+    worth = rows.goes_on if bootstrap else rows.goes_on * (1 - rows.at_limit)
+    delta = rows.reward + 0.9 * worth * v_tp1 - v_t
+    ends = np.flatnonzero(rows.last)
+    expected = [
+        sum((0.9 * gae) ** k * delta[t + k] for k in range(ends[ends >= t][0] - t + 1)) for t in range(B)
+    ]  # 0 ** 0 is 1
+    advantage, returns = Advantages(0.9, gae, bootstrap, standardise=False)(rows, v_t, v_tp1)
+    assert np.asarray(advantage) == pytest.approx(np.array(expected), abs=1e-4)
+    assert np.asarray(returns) == pytest.approx(np.array(expected) + v_t, abs=1e-4)
+
+
+def test_with_lambda_one_and_no_critic_the_advantage_is_the_discounted_return():
+    rows = batch(0, ends=("terminated",) * 3)
+    zeros = np.zeros(B, np.float32)
+    found, _ = Advantages(0.9, 1.0, standardise=False)(rows, zeros, zeros)
+    assert np.asarray(found) == pytest.approx(np.asarray(discounted(rows, 0.9)), abs=1e-5)
+
+
+def test_standardised_advantages_have_mean_zero_and_std_one():
+    rows, v = batch(0), np.zeros(B, np.float32)
+    found, _ = Advantages()(rows, v, v)
+    assert (float(found.mean()), float(found.std())) == pytest.approx((0.0, 1.0), abs=1e-5)
+
+
+def test_an_episode_at_the_time_limit_one_that_ended_and_one_cut_short_are_told_apart():
+    terminated = np.zeros(9, np.float32)
+    terminated[1] = 1.0
+    rows = Transitions(np.zeros((9, 3)), np.zeros((9, 2)), np.zeros(9), np.zeros((9, 3)), terminated)
+    found = batch_of(Outcome(Candidate(Individual(None, None)), None, (0.0,), rows, lengths=(2, 4, 3)), horizon=4)
+    assert found.last.tolist() == [0, 1, 0, 0, 0, 1, 0, 0, 1]
+    assert found.goes_on[[1, 5, 8]].tolist() == [0, 1, 1]
+    assert found.at_limit[[1, 5, 8]].tolist() == [0, 1, 0]
+
+
+def test_all_ratios_are_one_on_the_first_step():
+    mutation = PPO()
+    population, shared, _ = shared_by(mutation, members(mutation), [batch(i) for i in range(3)])
+    own = Shared(*(column[0] for column in shared))
+    gain, _ = mutation.gain(population[0].policy, own, None)
+    assert float(gain) == pytest.approx(float(own.advantage.mean()), abs=1e-6)
+
+
+def test_ppo_without_penalty_takes_the_gradient_of_the_sum_over_its_neighbours():
+    mutation, sharing = PPO(epochs=1, beta=0.0, rate=1e-3), Sharing()
+    population, shared, returns = shared_by(mutation, members(mutation), [batch(i) for i in range(3)])
+    near = np.array([True, False, True])
+
+    def equation_5(policy):
+        rows = [Shared(*(column[j] for column in shared)) for j in (0, 2)]
+        ratios = [jnp.exp(policy.distribution(r.observation).log_prob(r.action) - r.log_prob) for r in rows]
+        return -sum(jnp.mean(ratio * r.advantage) for ratio, r in zip(ratios, rows, strict=True))
+
+    gradient = jax.grad(equation_5)(population[0].policy)
+    expected = jax.tree.map(  # Adam's first step
+        lambda w, g: w - 1e-3 * g / (jnp.abs(g) + 1e-8), population[0].policy, gradient
+    )
+    improved, report = mutation.improve(jax.random.key(0), population[0], 0, shared, returns[0], near, sharing)
+    assert close(improved.policy, expected)
+    assert 0.0 < float(report.effective) <= 1.0 <= float(report.max_ratio)
+
+
+@pytest.mark.parametrize("mutation", [PPO(epochs=3), A2C(), PPO("clip", epochs=2, minibatches=4)], ids=str)
+def test_sharing_with_nobody_near_is_the_plain_update_bit_for_bit(mutation):
+    population, shared, returns = shared_by(mutation, members(mutation), [batch(i) for i in range(3)])
+    args = jax.random.key(0), population[1], 1, shared, returns[1], np.array([False, True, False])
+    assert equal(mutation.improve(*args, Sharing())[0], mutation.improve(*args, None)[0])
+
+
+def test_a2c_is_one_step_of_grad_log_pi_times_the_advantage():
+    mutation = A2C(rate=1e-2)
+    population, shared, returns = shared_by(mutation, members(mutation, 1), [batch(0)])
+    own = Shared(*(column[0] for column in shared))
+    loss = lambda p: -jnp.mean(p.distribution(own.observation).log_prob(own.action) * own.advantage)
+    gradient = jax.grad(loss)(population[0].policy)
+    expected = jax.tree.map(lambda w, g: w - 1e-2 * g / (jnp.abs(g) + 1e-8), population[0].policy, gradient)
+    improved, _ = mutation.improve(jax.random.key(0), population[0], 0, shared, returns[0], np.array([True]), None)
+    assert close(improved.policy, expected)
+
+
+def test_the_penalty_holds_the_policy_back():
+    far, near = (PPO(epochs=20, rate=1e-2, beta=beta) for beta in (1e-4, 100.0))
+    moved = []
+    for mutation in (far, near):
+        population, shared, returns = shared_by(mutation, members(mutation, 1), [batch(0)])
+        _, report = mutation.improve(jax.random.key(0), population[0], 0, shared, returns[0], np.array([True]), None)
+        moved.append(float(report.kl))
+    assert moved[1] < 0.1 * moved[0]
+
+
+def test_beta_doubles_above_the_target_halves_below_and_stays_between():
+    mutation = PPO(kl_target=0.01)
+    beta = lambda kl, b=1.0: float(mutation.adapted(jnp.asarray(b), jnp.asarray(kl)))
+    assert (beta(0.016), beta(0.01), beta(0.006)) == (2.0, 1.0, 0.5)
+    assert (beta(1.0, 9e3), beta(0.0, 1.5e-4)) == pytest.approx((1e4, 1e-4))
+
+
+def test_a_clipped_ratio_gains_nothing_beyond_its_bounds():
+    mutation = PPO("clip", clip=0.2)
+    policy = StochasticPolicy(jax.random.key(0), *SIZES, (8,))
+    rows = batch(0)
+    likely = policy.distribution(rows.observation).log_prob(rows.action)
+    gain = lambda shift, a: float(
+        mutation.gain(policy, Shared(rows.observation, rows.action, jnp.full(B, a), likely - np.log(shift)), None)[0]
+    )
+    assert gain(1.5, 1.0) == pytest.approx(1.2, abs=1e-5)
+    assert gain(0.5, -1.0) == pytest.approx(-0.8, abs=1e-5)
+    assert gain(1.5, -1.0) == pytest.approx(-1.5, abs=1e-5)
+
+
+def test_the_critic_fits_the_returns_of_its_batch():
+    critic, rng = Critic(epochs=300, rate=1e-2), np.random.default_rng(0)
+    s = rng.normal(size=(256, 3)).astype(np.float32)
+    returns = 100.0 + 20.0 * s[:, 0] - 5.0 * s[:, 1]
+    fitted, _ = critic.fit(jax.random.key(0), critic.init(jax.random.key(1), 3), s, returns)
+    assert np.asarray(fitted(s)) == pytest.approx(returns, abs=6.0)  # of a std of 20
+
+
+def test_epochs_in_minibatches_take_every_row_once():
+    seen = [rows_of(jax.random.key(0), jnp.asarray(k), 12, 4).tolist() for k in range(8)]
+    assert sorted(np.ravel(seen[:4])) == sorted(np.ravel(seen[4:])) == list(range(12))
+    assert seen[:4] != seen[4:]
+
+
+def test_rewards_that_are_scaled_have_discounted_returns_of_about_unit_spread():
+    mutation = PPO(reward_scaling=True)
+    (member,), rows = members(mutation, 1), batch(0)
+    judged, _, returns = mutation.judge(member, rows._replace(reward=1000.0 * rows.reward))
+    assert float(jnp.std(returns)) < 5.0
+    assert float(judged.reward_scale.count) == pytest.approx(B, abs=1e-2)
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"minibatches": 0}, {"critic": Critic(hidden=())}])
+def test_an_update_of_nothing_is_refused(wrong):
+    with pytest.raises(UserError):
+        replace(PPO(), **wrong)
