@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from tasks import Plane
 
-from genepool import ERL, Distillation, Gaussian, Proximal, RowCopy, buffer, cem, cli, pderl, trees
+from genepool import ERL, Distillation, Gaussian, Proximal, RowCopy, buffer, cem, cli, gpo, pderl, trees
+from genepool.analysis.material import load
 from genepool.analysis.operator_study import draw, episodes_of, study
-from genepool.analysis.operators import Family, Stage, crossings, load, magnitudes, mutations
+from genepool.analysis.operators import Family, Stage, crossings, magnitudes, mutations
 from genepool.errors import UserError
 from genepool.evolution.genetic import Generational, cross, mutate
+from genepool.evolution.imitation import StateSpace
 from genepool.runs.training import train
 
 TINY = {"population": 4, "memory": 60, "hidden": (4,), "replay": 500}
@@ -61,7 +63,7 @@ def same(a, b):
 def test_the_material_is_the_runs_own(material):
     assert len(material.individuals) == 4
     assert material.missing == ""
-    assert material.crossovers == {"distillation": OPERATORS["crossover"], "row copy": RowCopy()}
+    assert [breed.operator for breed in material.crossovers.values()] == [OPERATORS["crossover"], RowCopy()]
     assert material.mutations["proximal"] == OPERATORS["mutation"]
     assert material.facts == {
         **{"preset": "erl", "task": "Plane", "engine": "gymnasium", "seed": 3},
@@ -80,8 +82,9 @@ def test_the_children_of_a_crossover_are_the_operators_own(material):
         x, y, key = material.individuals[i], material.individuals[j], jax.random.fold_in(jax.random.split(KEY)[1], k)
         assert same(family.policies["parent 1"], x.actor)
         assert same(family.policies["parent 2"], y.actor)
-        for name, operator in material.crossovers.items():
-            assert same(family.policies[name], cross(operator, key, x, y, material.critic)[0].actor)
+        critic = material.crossovers["distillation"].critic
+        assert same(family.policies["distillation"], cross(OPERATORS["crossover"], key, x, y, critic)[0].actor)
+        assert same(family.policies["row copy"], cross(RowCopy(), key, x, y, None)[0].actor)
 
 
 def test_the_children_of_a_mutation_are_the_operators_own(material):
@@ -144,7 +147,7 @@ def test_the_command_draws_every_figure_and_leaves_the_run_as_it_was(run, capsys
     assert cli.main(["operators", str(run), *words, "--task", "tasks:Plane", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "playing 56 episodes" in out
-    assert "1,120 frames played" in out
+    assert "1,120 frames of episodes" in out
     pictures = {path.stem for path in tmp_path.glob("*.png")}
     assert pictures == {"crossover", "visits_crossover", "embedding", "mutation", "visits_mutation", "magnitude"}
     rows = list(csv.DictReader((tmp_path / "operators.csv").open()))
@@ -167,13 +170,42 @@ def test_what_a_run_lacks_is_named(tmp_path):
 
 
 def test_the_rest_is_studied(material, done, tmp_path):
-    less = material._replace(crossovers={"row copy": RowCopy()}, mutations={"Gaussian": Gaussian()})
+    row_copy = {"row copy": material.crossovers["row copy"]}
+    less = material._replace(crossovers=row_copy, mutations={"Gaussian": Gaussian()})
     rest = study(less, seed=5, **SIZE)
     assert set(rest.parts) == {"crossover", "mutation"}
     assert rest.frames == HORIZON * episodes_of(less, **SIZE) == HORIZON * 2 * (4 + 4 * 2)
     kept = [row for row in done.parts["mutation"].rows if row.policy != "proximal"]
     assert rest.parts["mutation"].rows == kept
     assert len(draw(rest, 0, "pca", tmp_path)) == 5
+
+
+def test_a_gpo_run_is_bred_by_its_own_loop(tmp_path, rows):
+    quick = StateSpace(selector_epochs=1, expert_frames=40, dagger=1, student_frames=20, epochs=1, iterations=2)
+    algorithm = gpo(Plane, population=3, rounds=2, iterations=4, batch=40, hidden=(4,), crossover=quick)
+
+    def played(state):
+        seen = np.stack([rows(40, 100 * k).observation for k in range(3)])
+        archive, one = state.archive, np.ones((), np.int64)
+        archive.observation[:, :40], archive.returns[:, :40] = seen, np.arange(3)[:, None]
+        archive.returns[:, 40:], archive.first[:, ::20] = 99.0, True  # the rest is of another population
+        return replace(state, iterations=one, learner=replace(state.learner, iterations=one))
+
+    material = load(saved(tmp_path / "gpo", algorithm, played), Plane)
+    assert (material.missing, material.mutations) == ("", {})
+    imitated = material.crossovers["state space"]
+    assert imitated.frames(4) == 6 * 60
+    assert imitated.state.archive.returns[imitated.state.archive.first].max() == 2.0
+    before = jax.tree.map(np.copy, imitated.state.archive)
+    keys = list(jax.random.split(KEY, 4))
+    children = imitated(keys, [(0, 1), (1, 2), (2, 0), (0, 1)])
+    assert len({trees.flat(child).tobytes() for child in children}) == 4
+    assert same(imitated.state.archive, before)
+    assert same(imitated(keys[:1], [(0, 1)]), children[:1])
+    done = study(material, pairs=2, episodes=1, seed=0)
+    policies = ["parent 1", "parent 2", "state space", "parameter space"]
+    assert [row.policy for row in done.parts["crossover"].rows] == 2 * policies
+    assert [path.stem for path in draw(done, 1, "pca", tmp_path)] == ["crossover", "visits_crossover", "embedding"]
 
 
 def test_a_run_that_cannot_be_studied_says_so_in_one_line(tmp_path, capsys):

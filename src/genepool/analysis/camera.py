@@ -17,7 +17,7 @@ from genepool.runs.evaluation import episode_seeds
 from genepool.runs.folder import Folder
 from genepool.runs.policy import load
 from genepool.runs.training import rebuild_algorithm
-from genepool.workers.local import play, returns
+from genepool.workers.local import Ticket, play, returns
 
 FPS = 25  # pictures a second, which a GIF can keep to
 HEIGHT = 360  # of a picture, in pixels
@@ -111,7 +111,7 @@ def perform(star: Star, episodes: int, seed: int, seconds: float, live: bool = F
     played = []
     try:
         for episode_seed in seeds:
-            (earned,) = returns(play(star.task, camera, 1, [star.actor], [None], [episode_seed]))
+            (earned,) = returns(play(star.task, camera, 1, [Ticket(star.actor, None, episode_seed)]))
             played.append(Episode(earned, camera.steps, camera.shots))
     finally:
         camera.close()

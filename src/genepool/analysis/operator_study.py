@@ -1,4 +1,4 @@
-"""The operator study from beginning to end: breed, play, count, draw (PDERL, Figures 1, 2 and 5 to 9)."""
+"""The operator study from beginning to end: breed, play, count, draw (PDERL, Figures 1, 2 and 5 to 9; GPO, Figure 3)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +10,10 @@ import numpy as np
 
 from genepool.analysis import operator_figures as figures
 from genepool.analysis import operator_report as report
-from genepool.analysis.operators import SIGMAS, Family, Material, Played, Stage, crossings, magnitudes, mutations
+from genepool.analysis.material import Material
+from genepool.analysis.operators import SIGMAS, Family, Played, Stage, crossings, magnitudes, mutations
 from genepool.analysis.visitation import embed, first_two
 
-FIGURES = ("crossover", "visits_crossover", "embedding", "mutation", "visits_mutation", "magnitude")
 METHODS = {"tsne": "t-SNE", "pca": "principal components"}
 
 
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 class Study(NamedTuple):
     """Everything that was bred and played."""
 
-    parts: dict[str, Part]  # crossover, mutation, and magnitude where there is proximal mutation
+    parts: dict[str, Part]  # crossover, and mutation and magnitude where the run has such operators
     sigmas: tuple[float, ...]
     facts: dict[str, Any]  # of the run and of the study, for every row and every figure
     frames: int  # played for it
@@ -38,6 +38,11 @@ def episodes_of(material: Material, pairs: int, episodes: int, sigmas: Sequence[
     """How many episodes a study plays: the whole population, and every child."""
     children = len(material.crossovers) + len(material.mutations) + len(sigmas) * ("proximal" in material.mutations)
     return episodes * (len(material.individuals) + pairs * children)
+
+
+def frames_to_breed(material: Material, pairs: int) -> int:
+    """How many frames are played besides, to make the children."""
+    return sum(breed.frames(pairs) for breed in material.crossovers.values() if hasattr(breed, "frames"))
 
 
 def study(
@@ -77,24 +82,32 @@ def draw(done: Study, show: int, embedding: str, folder: Path) -> list[Path]:
         f"{facts['episodes']} episodes of every policy, study seed {facts['study_seed']}"
     )
     kernels = f"{note}\nGaussian kernels, Scott's bandwidth; KL(parent || child) in nats"
-    crossover, mutation = done.parts["crossover"], done.parts["mutation"]
-    paths = {name: folder / f"{name}.png" for name in FIGURES if name != "magnitude" or name in done.parts}
-    for name, part in (("crossover", crossover), ("mutation", mutation)):
+    written = []
+
+    def path(name: str) -> Path:
+        written.append(folder / f"{name}.png")
+        return written[-1]
+
+    for name, part in done.parts.items():
+        who, planes, titles = (
+            f"States visited, parents {part.families[show].name}",
+            _planes(part, show),
+            _titles(part, show),
+        )
+        if name == "magnitude":
+            figures.differences(
+                path(name), f"{who}: proximal mutation", kernels, planes, titles, _lines(part, done.sigmas)
+            )
+            continue
         names = [family.name for family in part.families]
-        figures.bars(paths[name], f"{name.capitalize()}: parents and children", note, part.played, names)
-
-    who, titles = f"States visited, parents {crossover.families[show].name}", _titles(crossover, show)
-    figures.contours(paths["visits_crossover"], who, kernels, _planes(crossover, show), titles)
-    states = {policy: np.concatenate(one.states) for policy, one in crossover.played[show].items()}
-    points, how = embed(states, embedding, facts["study_seed"]), METHODS[embedding]
-    figures.cloud(paths["embedding"], f"{who}: {how} of all dimensions", note, points, titles)
-
-    who = f"States visited, parent {mutation.families[show].name}"
-    figures.differences(paths["visits_mutation"], who, kernels, _planes(mutation, show), _titles(mutation, show))
-    if magnitude := done.parts.get("magnitude"):
-        planes, titles, lines = _planes(magnitude, show), _titles(magnitude, show), _lines(magnitude, done.sigmas)
-        figures.differences(paths["magnitude"], f"{who}: proximal mutation", kernels, planes, titles, lines)
-    return list(paths.values())
+        figures.bars(path(name), f"{name.capitalize()}: parents and children", note, part.played, names)
+        draw_visits = figures.contours if name == "crossover" else figures.differences
+        draw_visits(path(f"visits_{name}"), who, kernels, planes, titles)
+        if name == "crossover":
+            states = {policy: np.concatenate(one.states) for policy, one in part.played[show].items()}
+            points = embed(states, embedding, facts["study_seed"])
+            figures.cloud(path("embedding"), f"{who}: {METHODS[embedding]} of all dimensions", note, points, titles)
+    return written
 
 
 def _planes(part: Part, show: int) -> dict[str, np.ndarray]:

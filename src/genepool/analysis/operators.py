@@ -1,13 +1,12 @@
-"""The operator study: children of both crossovers and both mutations, bred from a run's own population and played.
+"""The families of the operator study: parents and their children by every crossover and mutation, bred and played.
 
-It is that of PDERL's Figures 5 to 9, for any run that has a checkpoint. What is compared is a `Family`, policies by name, so
-that the children of another paper's operators (GPO's Figure 3) are compared by the same functions.
+PDERL's Figures 5 to 9 compare children of both its crossovers and both its mutations, GPO's Figure 3 those of its two
+crossovers. What is compared is always policies by name.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,16 +14,10 @@ import numpy as np
 from jax import Array
 
 from genepool import trees
+from genepool.analysis.material import Material
 from genepool.environments.task import Task
-from genepool.errors import UserError
-from genepool.evolution.crossover import Distillation, RowCopy
-from genepool.evolution.genetic import cross, mutate
-from genepool.evolution.mutation import Gaussian, Proximal
-from genepool.networks import deterministic
-from genepool.runs import checkpoint
+from genepool.evolution.genetic import mutate
 from genepool.runs.evaluation import episode_seeds
-from genepool.runs.folder import Folder
-from genepool.runs.training import rebuild_algorithm
 from genepool.types import Candidate, Individual, Outcome
 from genepool.workers.local import CAPACITY, LocalWorkers
 
@@ -51,64 +44,6 @@ class Played(NamedTuple):
         return float(np.mean(self.returns))
 
 
-class Material(NamedTuple):
-    """What a checkpoint gives to study."""
-
-    individuals: list[Individual]
-    critic: Callable | None
-    crossovers: dict[str, Any]  # the run's own operator where it has it, else with its paper's settings
-    mutations: dict[str, Any]
-    missing: str  # what cannot be studied, and why; empty if everything can
-    task: Task
-    facts: dict[str, Any]  # whose population it is: preset, task, engine, seed, generation, frames
-
-
-def load(run: str | Path, task: Any = None) -> Material:
-    """The population, memories, critic and operators of a run's newest checkpoint. Nothing in the folder is changed."""
-    folder = Folder(run)
-    config = folder.config
-    algorithm = rebuild_algorithm(config, task)
-    if not folder.checkpoints:
-        raise UserError(f"{folder.path} has no checkpoint yet: train it further, or give another run folder")
-    key = jax.random.key(config["seed"])
-    state, facts = checkpoint.load(folder.checkpoints[-1], algorithm.init(key))
-    state = replace(state, roll=state.roll.lose())
-    individuals = population(algorithm, state, key)
-    if len(individuals) < 2:
-        raise UserError(f"{folder.path} has no population to breed from: give a run that evolves one")
-    own = getattr(algorithm, "evolver", None)
-    crossovers = {"distillation": Distillation(), "row copy": RowCopy()}
-    mutations = {"proximal": Proximal(), "Gaussian": Gaussian()}
-    for kinds, part in ((crossovers, getattr(own, "crossover", None)), (mutations, getattr(own, "mutation", None))):
-        kinds |= {name: part for name, usual in kinds.items() if type(part) is type(usual)}
-    critic, missing = None, ""
-    if individuals[0].memory is None:
-        missing = f"a {config['preset']} run keeps no genetic memories: distillation and proximal mutation are left out"
-        del crossovers["distillation"], mutations["proximal"]
-    elif algorithm.learner is None:
-        missing = "the run has no critic: distillation is left out"
-        del crossovers["distillation"]
-    else:
-        critic = algorithm.learner.critic(state.learner)
-    known = {name: config[name] for name in ("preset", "task", "engine", "seed")}
-    known |= {"generation": facts["generation"], "frames": facts["frames"]}
-    return Material(individuals, critic, crossovers, mutations, missing, algorithm.task, known)
-
-
-def population(algorithm: Any, state: Any, key: Array) -> list[Individual]:
-    """The individuals that a state holds, or, of a strategy that holds none, those it would try next, before any lesson."""
-    brood = getattr(state, "brood", None)
-    if brood is not None:
-        tried = ~np.isnan(brood.fitness)  # in a steady state, places may still be free
-        return [trees.take(brood.members, slot) for slot in np.flatnonzero(tried)]
-    if not hasattr(state, "strategy"):
-        return []
-    asked = [c for c in algorithm.ask(key, state, algorithm.generation)[0] if c.purpose == "fitness"]
-    # a member of ESAC is a seed, and acts only once its step is taken
-    moved = lambda c: c.lesson(c.individual.actor) if getattr(c.lesson, "brief", False) else c.individual.actor
-    return [Individual(deterministic(moved(candidate)), None) for candidate in asked]
-
-
 def crossings(key: Array, material: Material, fitness: dict[int, float], n: int) -> list[Family]:
     """`n` pairs drawn at random, and of each a child by every crossover; parent 1 is the fitter (Figures 5 and 6).
 
@@ -117,21 +52,23 @@ def crossings(key: Array, material: Material, fitness: dict[int, float], n: int)
     """
     k_pairs, k_cross = jax.random.split(key)
     pairs = list(combinations(sorted(fitness), 2))
-    families = []
-    for k, drawn in enumerate(_drawn(k_pairs, len(pairs), n)):
-        i, j = sorted(pairs[drawn], key=lambda place: -fitness[place])
-        x, y = material.individuals[i], material.individuals[j]
-        k_child = jax.random.fold_in(k_cross, k)
-        children = {
-            name: jax.tree.map(np.asarray, cross(operator, k_child, x, y, material.critic)[0].actor)
-            for name, operator in material.crossovers.items()
-        }
-        families.append(Family(f"{i} and {j}", {"parent 1": x.actor, "parent 2": y.actor} | children))
-    return families
+    couples = [tuple(sorted(pairs[k], key=lambda place: -fitness[place])) for k in _drawn(k_pairs, len(pairs), n)]
+    keys = [jax.random.fold_in(k_cross, k) for k in range(n)]
+    children = {name: breed(keys, couples) for name, breed in material.crossovers.items()}
+    actor = lambda place: material.individuals[place].actor
+    return [
+        Family(
+            f"{i} and {j}",
+            {"parent 1": actor(i), "parent 2": actor(j)} | {name: made[k] for name, made in children.items()},
+        )
+        for k, (i, j) in enumerate(couples)
+    ]
 
 
 def mutations(key: Array, material: Material, places: Sequence[int], n: int) -> list[Family]:
     """`n` parents drawn at random from these places, and of each a child by every mutation (Figures 7 and 8)."""
+    if not material.mutations:
+        return []
     return _mutants(key, material, places, n, material.mutations)
 
 

@@ -26,7 +26,8 @@ def main(argv: list[str]) -> int:
     ) -> int:
         """Breed children by both crossovers and both mutations from the newest checkpoint, play them, and draw what they do.
 
-        PDERL's Figures 1, 2 and 5 to 9. A run without genetic memories or critic is studied as far as it goes.
+        PDERL's Figures 1, 2 and 5 to 9; of a GPO run its Figure 3. A run without genetic memories or critic is studied as
+        far as it goes.
 
         Args:
             run: The run folder; nothing of the run is changed.
@@ -48,8 +49,8 @@ def main(argv: list[str]) -> int:
         from rich.console import Console
 
         from genepool.analysis import operator_report as report
-        from genepool.analysis.operator_study import draw, episodes_of, study
-        from genepool.analysis.operators import load
+        from genepool.analysis.material import load
+        from genepool.analysis.operator_study import draw, episodes_of, frames_to_breed, study
 
         material = load(run, task)
         folder, console = out or run / "operators", Console(highlight=False, width=None if sys.stdout.isatty() else 140)
@@ -61,9 +62,11 @@ def main(argv: list[str]) -> int:
         )
         if material.missing:
             console.print(material.missing)
-        console.print(f"playing {episodes_of(material, pairs, episodes, sigmas):,} episodes")
+        besides = frames_to_breed(material, pairs)
+        breeding = f", and {besides:,} frames to breed by" if besides else ""
+        console.print(f"playing {episodes_of(material, pairs, episodes, sigmas):,} episodes{breeding}")
         done = study(material, pairs, episodes, seed, sigmas, fittest)
-        console.print(f"{done.frames:,} frames played; medians over {pairs} pairs and {pairs} parents, KL in nats")
+        console.print(f"{done.frames:,} frames of episodes; medians over {pairs} families in each table, KL in nats")
         for name, part in done.parts.items():
             console.print(report.table(part.rows, name))
         written = folder / "operators.csv"
