@@ -1,5 +1,7 @@
 """Local workers: an outcome depends on its candidate alone."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import jax
@@ -85,6 +87,16 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
     for lanes in local.LANES:
         who = rng.integers(3, size=lanes)
         assert np.array_equal(acts(who), [alone[k] for k in who]), lanes
+
+
+def test_a_program_is_run_by_the_thread_that_calls_it():
+    code = (
+        "import time, jax, genepool; genepool.pderl\n"
+        "work = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, x: jax.numpy.tanh(x @ x), x))\n"
+        "x = jax.numpy.ones((256, 256)); work(x)\n"
+        "begun = time.thread_time(); work(x); print(time.thread_time() - begun)"
+    )
+    assert float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) > 0.01
 
 
 def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():
