@@ -18,7 +18,7 @@ from genepool.evolution.genetic import Generational, cross, mutate
 from genepool.evolution.imitation import StateSpace
 from genepool.runs.training import train
 
-TINY = {"population": 4, "memory": 60, "hidden": (4,), "replay": 500}
+TINY = {"population": 4, "memory": 60, "hidden": (4,), "replay": 1_000}
 OPERATORS = {"crossover": Distillation(epochs=2, batch_size=16), "mutation": Proximal(0.05)}
 KEY = jax.random.key(7)
 HORIZON = 20  # steps of every episode of Plane

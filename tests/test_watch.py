@@ -17,7 +17,7 @@ SIZE = (480, 400)  # of a picture of 60 x 80 pixels, and its words
 
 def champion(folder, task, **options):
     """A run folder with a champion that never trained."""
-    run = train(pderl(task, hidden=(8, 8), memory=10, replay=10, **options), 100, seed=2, run=folder)
+    run = train(pderl(task, hidden=(8, 8), memory=10, replay=1_000, **options), 100, seed=2, run=folder)
     run.workers.close()
     run.policy().save(run.folder.champion_file)
     return folder
