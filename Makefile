@@ -22,5 +22,5 @@ setup: .venv/ready
 	@echo "setting up .venv: two minutes or so, 2.0 GB"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[envpool,analysis,cluster,evosax,tensorboard,dev]'
+		--editable '.[envpool,analysis,film,cluster,evosax,tensorboard,dev]'
 	@touch $@

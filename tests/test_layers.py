@@ -113,6 +113,10 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
         ("envpool", {"environments/envpool_engine.py"}),
         ("ray", {"workers/ray.py"}),
         ("cloudpickle", {"workers/wire.py"}),
+        ("sklearn", {"analysis/visitation.py"}),
+        ("scipy", {"analysis/visitation.py"}),
+        ("av", {"analysis/film.py"}),
+        ("PIL", {"analysis/camera.py", "analysis/film.py"}),
         ("torch", set()),
     ],
 )

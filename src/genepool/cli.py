@@ -20,7 +20,9 @@ usage: genepool COMMAND ...
   train PRESET TASK   train a policy; every hyper-parameter is an option (genepool train PRESET --help)
   resume RUN          go on with a run from its last checkpoint, exactly as if it had never stopped
   evaluate RUN        play the champion of a run on fresh episodes
-  plot RUN...         draw the learning curves of one or several runs
+  plot RUN...         draw the learning curves of one or several runs; --figure for ESAC's own
+  watch RUN...        film the champions of one or several runs, side by side
+  operators RUN       what crossover and mutation make of a run's own population, played and drawn
   runs [FOLDER]       a table of the runs that are there
   report RUN...       all that the records of some runs show, on one page of figures and tables
   compare RUN... --against RUN...
