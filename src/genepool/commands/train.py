@@ -103,8 +103,9 @@ def chosen(command: str, argv: list[str]) -> tuple[str, Any]:
 
     @dataclass(frozen=True)
     class Train:
-        frames: float = getattr(default, "budget", 1e6)
-        """Frames to train for, as the paper counts them: population and exploration, not tests."""
+        frames: float | None = None
+        """Frames to train for, as the paper counts them: population and exploration, not tests. None: what GPO's rounds take, a
+        million of any other."""
         seed: int = 0
         """Same seed, same bits."""
         run: Path | None = None
@@ -121,4 +122,7 @@ def chosen(command: str, argv: list[str]) -> tuple[str, Any]:
         f"{function.__doc__}\n\nThe defaults are the paper's for the task. {selections(default)}"
         "--schedule synchronous or asynchronous takes another schedule than the preset's."
     )
-    return preset, parsed(Train, f"genepool {command} {preset} {task or 'TASK'}", rest, description)
+    options = parsed(Train, f"genepool {command} {preset} {task or 'TASK'}", rest, description)
+    if options.frames is None:
+        options = replace(options, frames=getattr(options.algorithm, "budget", 1e6))
+    return preset, options
