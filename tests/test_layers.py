@@ -114,7 +114,6 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
         ("ray", {"workers/ray.py"}),
         ("cloudpickle", {"workers/wire.py"}),
         ("sklearn", {"analysis/visitation.py"}),
-        ("scipy", {"analysis/visitation.py"}),
         ("av", {"analysis/film.py"}),
         ("PIL", {"analysis/camera.py", "analysis/film.py"}),
         ("torch", set()),
