@@ -21,11 +21,13 @@ presets:
   esac                ESAC: an evolution strategy, and SAC, which learns at selected times
   gpo                 GPO: policies mutated by PPO (--mutation a2c: by A2C), whose couples have children that imitate both;
                       --no-crossover, --no-selection, --no-sharing take a part of it away
-  single, joint       GPO's baselines: as many policies on their own; one policy with the batches of all
+  single              GPO's baseline: as many policies, each on its own, of which the best counts
+  joint               GPO's baseline: one policy with the batches of all
   ddpg                a learner alone: DDPG, as ERL has it
   td3                 a learner alone: TD3
   sac                 a learner alone: SAC; as another's, --learner sac
-  ppo, a2c            a learner alone: PPO, A2C
+  ppo                 a learner alone: PPO, as it is used today
+  a2c                 a learner alone: A2C
   cem                 a strategy alone: the cross-entropy method
   es                  a strategy alone: OpenAI-ES
 
