@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from genepool.analysis.curves import WINDOW
-from genepool.analysis.drawing import DPI, colour, count_frames, legend_below, panels, shared_curve
+from genepool.analysis.drawing import DPI, colour, count_frames, legend_below, panels, shared_curve, small_titles
 from genepool.analysis.history import History
 from genepool.analysis.reading import read_all
 from genepool.analysis.statistics import (
@@ -197,6 +197,5 @@ def draw(comparisons: Sequence[Comparison], path: Path) -> None:
         )
         dots.set_title(f"at {one.frames:,} frames: p = {one.found.p:.2g}")
     legend_below(figure, axes)
-    for one in figure.axes:
-        one.title.set_size(10)
+    small_titles(figure)
     figure.savefig(path, dpi=DPI)

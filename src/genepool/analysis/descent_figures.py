@@ -1,14 +1,18 @@
 """Descent: where the champion comes from, and what each operator did to the children it made."""
 
+from typing import Any
+
 import numpy as np
 
 from genepool.analysis.curves import COLOURS
-from genepool.analysis.drawing import Drawing, count_generations, panels
-from genepool.analysis.history import History
-from genepool.analysis.lineage import effects, lineage
+from genepool.analysis.drawing import Drawing, count_generations, legend_below, panels
+from genepool.analysis.history import Candidates, History
+from genepool.analysis.lineage import Lineage, effects, lineage
 from genepool.analysis.systems import Group, System
 
-DOTS = 1_500  # of one kind in a picture
+DOTS = 500  # of one kind in a picture
+LATE = 30  # generations that are looked at closely
+FITNESS = "fitness when it was tried"
 MUTATION, CROSSOVER, BOTH = COLOURS[0], COLOURS[4], COLOURS[2]
 MUTATIONS = ("proximal", "gaussian", "PPO", "A2C")
 CROSSOVERS = ("distillation", "row copy", "element copy", "StateSpace", "ParameterSpace")
@@ -25,56 +29,62 @@ MAKER_COLOURS |= {f"{crossover} + {mutation}": BOTH for crossover in CROSSOVERS 
 
 
 def lineages(group: Group) -> Drawing | None:
-    """The champion and all its ancestors, each where it was tried and as fit as it was; its line of fitter parents bold."""
-    found = [
-        (system, run, tree) for system in group.systems for run in [_best(system)] if (tree := lineage(run.candidates))
-    ]
+    """The champion's line through the whole run, and all its ancestors of the last generations."""
+    best = [(system, _best(system)) for system in group.systems]
+    found = [(system, run, tree) for system, run in best if (tree := lineage(run.candidates))]
     if not found:
         return None
-    from matplotlib.collections import LineCollection
-
-    figure, all_axes = panels(len(found), columns=2, width=5.2, height=3.7)
+    views = 2 if max(len(run.frames) for _, run, _ in found) > LATE else 1  # a short run is seen whole
+    figure, all_axes = panels(views * len(found), columns=2, width=5.2, height=3.5)
     rows = []
-    for axes, (system, run, tree) in zip(all_axes, found, strict=True):
-        tried = run.candidates
-        points = np.stack([tried.at + 1.0, tried.fitness], axis=1)
-        step = 1 + int(tried.bred.sum()) // (4 * DOTS)
-        axes.plot(*points[tried.bred][::step].T, ".", color="#DDDDDD", markersize=2, zorder=0)
-        axes.add_collection(LineCollection(points[tree.links], colors="#777777", linewidths=0.4, alpha=0.35, zorder=1))
-        axes.plot(*points[tree.line].T, color="black", linewidth=1.3, zorder=2)
-        for maker in tried.makers:
-            mine = tree.ancestors[tried.made_by(maker)[tree.ancestors]]
-            if len(mine):
-                shape = (
-                    {"marker": "*", "markersize": 7} if maker == "learner's clone" else {"marker": ".", "markersize": 4}
-                )
-                axes.plot(*points[mine].T, linestyle="", color=maker_colour(maker), label=maker, zorder=3, **shape)
-        axes.plot(*points[tree.champion], "o", markersize=9, markerfacecolor="none", markeredgecolor="black", zorder=4)
-        axes.set(ylabel="fitness when it was tried", title=f"{system.label}, seed {run.config['seed']}")
-        count_generations(axes)
-        axes.legend(frameon=False, fontsize=7, loc="lower right", markerscale=1.2)
-        rows += [
-            (
-                system.label,
-                run.name,
-                tried.number[parent],
-                tried.number[child],
-                tried.makers[tried.maker[child]],
-                tried.at[child] + 1,
-                tried.fitness[child],
-            )
-            for parent, child in tree.links
-        ]
+    for k, (system, run, tree) in enumerate(found):
+        *whole, late = all_axes[views * k : views * (k + 1)]
+        first = max(0, len(run.frames) - LATE)
+        _family(late, run, tree, tree.ancestors[run.candidates.at[tree.ancestors] >= first], first)
+        name = f"{system.label}, seed {run.config['seed']}"
+        late.set(ylabel=FITNESS, title=f"{name}: all its ancestors" + ", last generations" * bool(first))
+        for axes in whole:
+            _family(axes, run, tree, tree.line, 0)
+            axes.set(ylabel=FITNESS, title=f"{name}: its line")
+        rows += [(system.label, run.name, *row) for row in _links(run.candidates, tree)]
+    legend_below(figure, all_axes, columns=6)
     return Drawing(
         "lineage",
         "Where the champion comes from",
-        "The fittest of the last generation (circle) and all its ancestors, coloured by what made them, of each system's best seed; "
-        "grey dots are everyone else. The black line leads back from it, always to the fitter parent. Elites are tried anew in every generation, so "
-        "steps between their dots are chance.",
+        "The fittest of the last generation (circle) of each system's best seed, and those it descends from, coloured by what made them. "
+        "The black line leads back from it, always to the fitter parent; grey dots are everyone. Elites are tried anew in every "
+        "generation, so steps between their dots are chance. The CSV has all its ancestors.",
         figure,
         ("system", "run", "parent", "child", "made_by", "generation", "fitness"),
         rows,
     )
+
+
+def _family(axes: Any, run: History, tree: Lineage, shown: np.ndarray, first: int) -> None:
+    """Those of the family that are shown, among everyone since the first generation that is."""
+    tried = run.candidates
+    points = np.stack([tried.at + 1.0, tried.fitness], axis=1)
+    everyone = np.flatnonzero(tried.bred & (tried.at >= first))
+    axes.plot(*points[everyone[:: 1 + len(everyone) // (4 * DOTS)]].T, ".", color="#DDDDDD", markersize=2, zorder=0)
+    links = tree.links[np.isin(tree.links, shown).all(axis=1)]
+    threads = np.insert(points[links], 2, np.nan, axis=1).reshape(-1, 2)  # one line, broken between links
+    axes.plot(*threads.T, color="#777777", linewidth=0.5, alpha=0.6, zorder=1)
+    axes.plot(*points[tree.line[tried.at[tree.line] >= first]].T, color="black", linewidth=1.2, zorder=2)
+    for maker in tried.makers:
+        mine = shown[tried.made_by(maker)[shown]]
+        if len(mine):
+            shape = {"marker": "*", "markersize": 8} if maker == "learner's clone" else {"marker": ".", "markersize": 5}
+            axes.plot(*points[mine].T, linestyle="", color=maker_colour(maker), label=maker, zorder=3, **shape)
+    axes.plot(*points[tree.champion], "o", markersize=9, markerfacecolor="none", markeredgecolor="black", zorder=4)
+    count_generations(axes)
+
+
+def _links(tried: Candidates, tree: Lineage) -> list[tuple]:
+    parents, children = tree.links.T
+    makers = [tried.makers[maker] for maker in tried.maker[children].tolist()]
+    known = (tried.number[parents], tried.number[children], tried.at[children] + 1, tried.fitness[children])
+    x, y, generation, fitness = (column.tolist() for column in known)
+    return list(zip(x, y, makers, generation, fitness, strict=True))
 
 
 def _best(system: System) -> History:

@@ -32,8 +32,7 @@ class Drawing(NamedTuple):
     def png(self) -> bytes:
         """The picture."""
         buffer = io.BytesIO()
-        for axes in self.figure.axes:
-            axes.title.set_size(10)
+        small_titles(self.figure)
         self.figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
         return buffer.getvalue()
 
@@ -66,11 +65,18 @@ def panels(count: int, columns: int = 2, width: float = 4.8, height: float = 3.4
     for axes in found[:count]:
         axes.grid(alpha=0.25)
         axes.set_axisbelow(True)
+        axes.locator_params(nbins=6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
         axes.xaxis.label.set_size(9)
         axes.yaxis.label.set_size(9)
     return figure, found[:count]
+
+
+def small_titles(figure: Any) -> None:
+    """Give the panels' titles their size, which setting a title forgets."""
+    for axes in figure.axes:
+        axes.title.set_size(10)
 
 
 def count_frames(axes: Any, label: str = FRAMES) -> None:
@@ -101,6 +107,12 @@ def legend_below(figure: Any, axes: Sequence[Any], columns: int = 3) -> None:
         figure.legend(
             handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8
         )
+
+
+def thinned(*columns: np.ndarray) -> list[tuple[float, ...]]:
+    """The rows of some columns, of many rows only so many, evenly."""
+    step = 1 + len(columns[0]) // POINTS
+    return list(zip(*(column[::step].tolist() for column in columns), strict=True))
 
 
 def colour(place: int) -> str:

@@ -49,7 +49,7 @@ def learning_curves(group: Group) -> Drawing | None:
             axes.plot(grid, values[name], color=colour(place), linewidth=1.8, label=named(system), **dots)
             axes.fill_between(grid, *ends[name], color=colour(place), alpha=0.18, linewidth=0)
         columns = (grid, values["mean"], *ends["mean"], values["interquartile mean"], *ends["interquartile mean"])
-        rows += [(system.label, len(curves), *row) for row in zip(*columns, strict=True)]
+        rows += [(system.label, len(curves), *row) for row in zip(*map(np.ndarray.tolist, columns), strict=True)]
     for axes, name in zip(found, statistics, strict=True):
         count_frames(axes)
         axes.set_ylabel(scored_by(systems))

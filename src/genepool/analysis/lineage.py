@@ -31,30 +31,34 @@ def champion_of(candidates: Candidates) -> int | None:
     return int(last[np.argmax(np.nan_to_num(candidates.fitness[last], nan=-np.inf))])
 
 
+def parents_of(candidates: Candidates) -> np.ndarray:
+    """[C, 2]: the places of everyone's parents, -1 for none, and for those that are not on record before their child."""
+    order = np.argsort(candidates.number, kind="stable")
+    numbers = candidates.number[order]
+    near = np.minimum(np.searchsorted(numbers, candidates.parents), len(numbers) - 1)
+    places = np.where(numbers[near] == candidates.parents, order[near], -1)
+    return np.where(places < np.arange(len(numbers))[:, None], places, -1)
+
+
 def lineage(candidates: Candidates) -> Lineage | None:
     """The ancestry of the champion; nothing where nobody has parents, as in an evolution strategy."""
     champion = champion_of(candidates)
     if champion is None or not (candidates.parents >= 0).any():
         return None
-    place = {number: k for k, number in enumerate(candidates.number.tolist())}
-
-    def parents(child: int) -> list[int]:
-        """Whoever is told of before the child; a parent that is not on record is not known."""
-        found = (place.get(number, child) for number in candidates.parents[child].tolist())
-        return [parent for parent in found if parent < child]
-
-    seen, waiting, links = {champion}, [champion], []
-    while waiting:
-        child = waiting.pop()
-        for parent in dict.fromkeys(parents(child)):
-            links.append((parent, child))
-            if parent not in seen:
-                seen.add(parent)
-                waiting.append(parent)
+    parents = parents_of(candidates)
+    pairs = parents.tolist()
+    seen = np.zeros(len(pairs) + 1, bool)  # the last place is nobody's, for -1 to point to
+    seen[champion] = True
+    for child in range(champion, -1, -1):
+        if seen[child]:
+            seen[pairs[child]] = True
+    ancestors = np.flatnonzero(seen[:-1])
+    links = np.stack([parents[ancestors], np.stack([ancestors, ancestors], axis=1)], axis=2).reshape(-1, 2)
+    links = np.unique(links[links[:, 0] >= 0], axis=0)
     line = [champion]
-    while above := parents(line[-1]):
+    while above := [parent for parent in pairs[line[-1]] if parent >= 0]:
         line.append(max(above, key=lambda parent: candidates.fitness[parent]))
-    return Lineage(champion, np.array(sorted(seen)), np.array(sorted(links)).reshape(-1, 2), np.array(line))
+    return Lineage(champion, ancestors, links, np.array(line))
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,8 @@ def effects(candidates: Candidates) -> list[Effect]:
     """Parents' and children's fitness by what was done, those that were made most often first."""
     if not len(candidates.number):
         return []
-    order = np.argsort(candidates.number, kind="stable")
-    numbers = candidates.number[order]
-    place = np.minimum(np.searchsorted(numbers, candidates.parents), len(numbers) - 1)  # [C, 2]
-    above = np.where(numbers[place] == candidates.parents, candidates.fitness[order][place], -np.inf)
+    parents = parents_of(candidates)
+    above = np.where(parents >= 0, candidates.fitness[parents], -np.inf)
     before = above.max(axis=1)
     before = np.where(np.isfinite(before), before, candidates.reference)
     comparable = candidates.bred & np.isfinite(before) & np.isfinite(candidates.fitness)

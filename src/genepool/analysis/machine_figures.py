@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from genepool.analysis.curves import COLOURS
-from genepool.analysis.drawing import Drawing, colour, count_frames, dash, legend_below, panels
+from genepool.analysis.drawing import Drawing, colour, count_frames, dash, legend_below, panels, thinned
 from genepool.analysis.history import ASK, LEARNT, TELL, History
 from genepool.analysis.systems import Group, System
 
@@ -60,11 +60,7 @@ def _series(group: Group, file: str, title: str, wanted) -> Drawing | None:
                     run.frames[at], values, dash(place), color=colour(place), linewidth=0.9, alpha=0.8, label=label
                 )
                 lowest, highest = min(lowest, values.min()), max(highest, values.max())
-                step = 1 + len(values) // 200
-                rows += [
-                    (system.label, run.name, name, *row)
-                    for row in zip(run.frames[at][::step], values[::step], strict=True)
-                ]
+                rows += [(system.label, run.name, name, *row) for row in thinned(run.frames[at], values)]
         if lowest > 0 and highest / lowest > 30 and name != "updates":
             axes.set_yscale("log")
         axes.set_title(MEANINGS.get(name, name.replace("_", " ")), fontsize=9)

@@ -89,24 +89,20 @@ def draw(done: Study, show: int, embedding: str, folder: Path) -> list[Path]:
         return written[-1]
 
     for name, part in done.parts.items():
-        who, planes, titles = (
-            f"States visited, parents {part.families[show].name}",
-            _planes(part, show),
-            _titles(part, show),
-        )
+        who = f"States visited, parent{'s' * (name == 'crossover')} {part.families[show].name}"
+        planes, titles = _planes(part, show), _titles(part, show)
         if name == "magnitude":
-            figures.differences(
-                path(name), f"{who}: proximal mutation", kernels, planes, titles, _lines(part, done.sigmas)
-            )
+            lines = _lines(part, done.sigmas)
+            figures.differences(path(name), f"{who}: proximal mutation", kernels, planes, titles, lines)
             continue
         names = [family.name for family in part.families]
         figures.bars(path(name), f"{name.capitalize()}: parents and children", note, part.played, names)
-        draw_visits = figures.contours if name == "crossover" else figures.differences
-        draw_visits(path(f"visits_{name}"), who, kernels, planes, titles)
+        visits = figures.contours if name == "crossover" else figures.differences
+        visits(path(f"visits_{name}"), who, kernels, planes, titles)
         if name == "crossover":
             states = {policy: np.concatenate(one.states) for policy, one in part.played[show].items()}
-            points = embed(states, embedding, facts["study_seed"])
-            figures.cloud(path("embedding"), f"{who}: {METHODS[embedding]} of all dimensions", note, points, titles)
+            points, how = embed(states, embedding, facts["study_seed"]), METHODS[embedding]
+            figures.cloud(path("embedding"), f"{who}: {how} of all dimensions", note, points, titles)
     return written
 
 

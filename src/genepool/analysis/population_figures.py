@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from genepool.analysis.curves import COLOURS, WINDOW, moving_average
-from genepool.analysis.drawing import Drawing, colour, count_frames, count_generations, legend_below, panels
+from genepool.analysis.drawing import Drawing, colour, count_frames, count_generations, legend_below, panels, thinned
 from genepool.analysis.history import FATES, History
 from genepool.analysis.systems import Group, System
 
@@ -80,7 +80,7 @@ def clones(group: Group) -> Drawing | None:
             for k, fate in enumerate(FATES):
                 smooth = moving_average(rates[begun, k])
                 axes.plot(run.frames[begun], smooth, color=FATE_COLOURS[fate], alpha=0.3, linewidth=0.7)
-                rows += [(system.label, run.name, fate, *row) for row in zip(run.frames[begun], smooth, strict=True)]
+                rows += [(system.label, run.name, fate, *row) for row in thinned(run.frames[begun], smooth)]
         grid, mean = _shared_rates(clone_runs(system.counted))
         for k, fate in enumerate(FATES):
             axes.plot(grid, mean[:, k], color=FATE_COLOURS[fate], linewidth=1.8, label=fate)
@@ -129,7 +129,7 @@ def origins(group: Group) -> Drawing | None:
                 axes.plot(
                     run.frames[at], values, color=colour(system.place), linewidth=1.1, alpha=0.8, label=system.label
                 )
-                rows += [(system.label, run.name, name, *row) for row in zip(run.frames[at], values, strict=True)]
+                rows += [(system.label, run.name, name, *row) for row in thinned(run.frames[at], values)]
     found[0].set_ylabel("generations won by the taught, %")
     found[0].set_ylim(-3, 103)
     found[1].set_ylabel("mean fitness, taught less others")

@@ -56,7 +56,7 @@ def window(points: Sequence[np.ndarray], size: int = 80) -> tuple[np.ndarray, np
     """A grid, x and y [size, size], over where almost all of the points are: the part of the plane worth looking at."""
     everything = np.concatenate(points)
     low, high = np.quantile(everything, [0.005, 0.995], axis=0)
-    margin = 0.15 * np.where(high > low, high - low, 1.0)
+    margin = 0.2 * np.where(high > low, high - low, 1.0)
     x, y = (np.linspace(*side, size) for side in zip(low - margin, high + margin, strict=True))
     return tuple(np.meshgrid(x, y))
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from genepool.errors import UserError
 from genepool.machine import cores
-from genepool.runs import checkpoint
 
 KEPT = 2  # checkpoints
 
@@ -110,6 +109,8 @@ class Folder:
 
     def save_checkpoint(self, generation: int, state: Any, facts: dict[str, Any]) -> None:
         """Write the complete state, and keep the last two."""
+        from genepool.runs import checkpoint  # and JAX with it, which reading records does not need
+
         checkpoint.sync(self.metrics_file)
         checkpoint.save(self.path / "checkpoints" / f"{generation:08d}.safetensors", state, facts)
         for old in self.checkpoints[:-KEPT]:
@@ -117,6 +118,8 @@ class Folder:
 
     def load_checkpoint(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """The newest state and its facts, or nothing if the run never came to write one."""
+        from genepool.runs import checkpoint
+
         for unfinished in self.path.rglob("*.tmp"):  # what a kill cut short
             unfinished.unlink()
         if not self.checkpoints:
@@ -129,6 +132,8 @@ class Folder:
             raise UserError(f"{error}{hint}") from None
 
     def _write(self, path: Path, text: str) -> None:
+        from genepool.runs import checkpoint
+
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text(text)
         checkpoint.sync(temporary)
