@@ -89,14 +89,9 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
         assert np.array_equal(acts(who), [alone[k] for k in who]), lanes
 
 
-def test_a_program_is_run_by_the_thread_that_calls_it():
-    code = (
-        "import time, jax, genepool; genepool.pderl\n"
-        "work = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, x: jax.numpy.tanh(x @ x), x))\n"
-        "x = jax.numpy.ones((256, 256)); work(x)\n"
-        "begun = time.thread_time(); work(x); print(time.thread_time() - begun)"
-    )
-    assert float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) > 0.01
+def test_whoever_calls_a_program_runs_it_and_wakes_no_thread_of_jaxs_own():
+    code = "import jax, genepool; genepool.pderl; print(jax.config.jax_cpu_enable_async_dispatch)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from genepool.analysis.curves import COLOURS, DPI, blank, moving_average, series
+from genepool.analysis.curves import COLOURS, DPI, WINDOW, blank, moving_average, series
 from genepool.errors import UserError
 from genepool.runs.folder import Folder
 
@@ -47,7 +47,10 @@ def draw_updates(folders: Sequence[Folder], path: Path) -> None:
         for axes in (left, right):
             axes.set_ylim(bottom=0)
             axes.grid(alpha=0.3)
+            axes.yaxis.set_major_formatter("{x:,.0f}")
+        left.xaxis.set_major_formatter("{x:,.0f}")
         left.legend(frameon=False)
+    _noted(figure, folders, "thin: single runs")
     figure.savefig(path, dpi=DPI)
 
 
@@ -98,11 +101,20 @@ def draw_sensitivity(folders: Sequence[Folder], path: Path) -> None:
         xscale="log",
         xlabel="zeta, the clip of the mutation tuning",
         ylabel="return / that of the best zeta",
-        title="Champion, mean of its last tests; a small dot per run",
+        title="Return of the champion and the clip of the mutation tuning",
     )
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
+    _noted(figure, folders, f"mean of up to {WINDOW} last tests; a small dot per run")
     figure.savefig(path, dpi=DPI)
+
+
+def _noted(figure: Any, folders: Sequence[Folder], note: str) -> None:
+    """Seeds and frames of the runs under the figure."""
+    seeds = ", ".join(map(str, sorted({folder.config["seed"] for folder in folders})))
+    frames = [folder.records[-1]["frames"] for folder in folders]
+    span = f"{min(frames):,} to {max(frames):,}" if len(set(frames)) > 1 else f"{frames[0]:,}"
+    figure.supxlabel(f"{len(folders)} runs, seeds {seeds}, {span} frames as counted; {note}", fontsize=8, color="grey")
 
 
 def _task(config: dict[str, Any]) -> str:
