@@ -90,7 +90,7 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
 
 
 def test_whoever_calls_a_program_runs_it_and_wakes_no_thread_of_jaxs_own():
-    code = "import jax, genepool; genepool.pderl; print(jax.config.jax_cpu_enable_async_dispatch)"
+    code = "import jax, genepool; genepool.pderl; print(jax.config.read('jax_cpu_enable_async_dispatch'))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
