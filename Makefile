@@ -9,7 +9,7 @@ train: setup
 	$(BIN)/genepool train pderl Swimmer-v5 --frames 55e3
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .

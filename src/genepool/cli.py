@@ -24,11 +24,20 @@ usage: genepool COMMAND ...
   watch RUN...        film the champions of one or several runs, side by side
   operators RUN       what crossover and mutation make of a run's own population, played and drawn
   runs [FOLDER]       a table of the runs that are there
+  report RUN...       all that the records of some runs show, on one page of figures and tables
+  compare RUN... --against RUN...
+                      two groups of runs side by side, with a test of the difference
   simulate SYSTEM TASK
                       how fast cem-rl, p-cem-rl or aes-rl would be on how many workers, on a simulated clock
+  estimate PRESET TASK
+                      how long a run will take on this machine, and how much memory, from a short measurement
+  verify PRESET TASK  train some seeds, and say whether they lie among what others have published
 
 """
-COMMANDS = ("train", "resume", "evaluate", "plot", "watch", "operators", "runs", "simulate")
+COMMANDS = (
+    *("train", "resume", "evaluate", "plot", "runs", "report", "compare", "operators", "watch"),
+    *("simulate", "estimate", "verify"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

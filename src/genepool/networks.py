@@ -313,7 +313,7 @@ class VNetwork(eqx.Module):
         return self.output(s)[..., 0]
 
 
-def shrink_output(network: Actor | Critic, factor: float = 0.1) -> Actor | Critic:
+def shrink_output(network: Actor | Critic | QNetwork, factor: float = 0.1) -> Actor | Critic | QNetwork:
     """The network with its output layer scaled down: ERL begins the learner's networks near zero, not the population's."""
     smaller = jax.tree.map(lambda leaf: factor * leaf, network.output)
     return eqx.tree_at(lambda n: n.output, network, smaller)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from genepool.commands.drive import drive
 from genepool.errors import UserError
@@ -21,11 +21,13 @@ presets:
   esac                ESAC: an evolution strategy, and SAC, which learns at selected times
   gpo                 GPO: policies mutated by PPO (--mutation a2c: by A2C), whose couples have children that imitate both;
                       --no-crossover, --no-selection, --no-sharing take a part of it away
-  single, joint       GPO's baselines: as many policies on their own; one policy with the batches of all
+  single              GPO's baseline: as many policies, each on its own, of which the best counts
+  joint               GPO's baseline: one policy with the batches of all
   ddpg                a learner alone: DDPG, as ERL has it
   td3                 a learner alone: TD3
   sac                 a learner alone: SAC; as another's, --learner sac
-  ppo, a2c            a learner alone: PPO, A2C
+  ppo                 a learner alone: PPO, as it is used today
+  a2c                 a learner alone: A2C
   cem                 a strategy alone: the cross-entropy method
   es                  a strategy alone: OpenAI-ES
 
@@ -55,17 +57,35 @@ def main(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: genepool train PRESET TASK [options]\n\n" + HELP, end="")
         return 0
+    preset, options = chosen("train", argv)
+
+    from genepool.runs.training import train
+
+    run = train(
+        options.algorithm,
+        options.frames,
+        options.seed,
+        options.run,
+        preset,
+        options.workers,
+        options.tensorboard,
+        options.address,
+    )
+    return drive(run)
+
+
+def chosen(command: str, argv: list[str]) -> tuple[str, Any]:
+    """The preset, and what the options make of it: `algorithm`, `frames`, `seed` and the rest of `genepool train`."""
     preset, *rest = argv
     if preset not in PRESETS:
         raise UserError(f"there is no preset {preset!r}{nearest(preset, PRESETS)}: choose {', '.join(PRESETS)}")
     task = rest.pop(0) if rest and not rest[0].startswith("-") else None
     if task is None and not {"-h", "--help"} & set(rest):
-        raise UserError(f"train what? genepool train {preset} TASK, for example HalfCheetah-v5")
+        raise UserError(f"{command} what? genepool {command} {preset} TASK, for example HalfCheetah-v5")
 
     import tyro
 
     from genepool import algorithms
-    from genepool.runs.training import train
 
     function = algorithms.PRESETS[preset]
     engine, rest = taken(rest, "engine")
@@ -85,8 +105,9 @@ def main(argv: list[str]) -> int:
 
     @dataclass(frozen=True)
     class Train:
-        frames: float = getattr(default, "budget", 1e6)
-        """Frames to train for, as the paper counts them: population and exploration, not tests."""
+        frames: float | None = None
+        """Frames to train for, as the paper counts them: population and exploration, not tests. None: what GPO's rounds take, a
+        million of any other."""
         seed: int = 0
         """Same seed, same bits."""
         run: Path | None = None
@@ -103,15 +124,7 @@ def main(argv: list[str]) -> int:
         f"{function.__doc__}\n\nThe defaults are the paper's for the task. {selections(default)}"
         "--schedule synchronous or asynchronous takes another schedule than the preset's."
     )
-    options = parsed(Train, f"genepool train {preset} {task or 'TASK'}", rest, description)
-    run = train(
-        options.algorithm,
-        options.frames,
-        options.seed,
-        options.run,
-        preset,
-        options.workers,
-        options.tensorboard,
-        options.address,
-    )
-    return drive(run)
+    options = parsed(Train, f"genepool {command} {preset} {task or 'TASK'}", rest, description)
+    if options.frames is None:
+        options = replace(options, frames=getattr(options.algorithm, "budget", 1e6))
+    return preset, options

@@ -14,7 +14,8 @@ from jax import Array
 from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.exploration import OrnsteinUhlenbeck
-from genepool.networks import Actor, Critic, shrink_output
+from genepool.learning.td3 import random_player
+from genepool.networks import Activation, Actor, Critic, QNetwork, shrink_output
 from genepool.optimiser import Adam, adam_init
 from genepool.types import Transitions
 
@@ -25,9 +26,9 @@ class DDPGState(eqx.Module):
     """Networks, their slow targets and their optimisers."""
 
     actor: Actor
-    critic: Critic
+    critic: Critic | QNetwork
     target_actor: Actor
-    target_critic: Critic
+    target_critic: Critic | QNetwork
     actor_optimiser: Any
     critic_optimiser: Any
     losses: np.ndarray  # of critic and actor, means over the last call of `update`
@@ -45,18 +46,26 @@ class DDPG:
     tau: float = 0.001  # tau: how far the targets follow in each step
     gradient_clip: float = 10.0  # largest global norm of either gradient
     warmup: int = 640  # no learning until the replay holds more than this
+    random_frames: int = 0  # exploring episodes are random until the replay holds this
     noise: OrnsteinUhlenbeck = field(default_factory=OrnsteinUhlenbeck)  # of the exploring episodes
+    critic_hidden: tuple[int, ...] = ()  # units of the hidden layers of a plain critic, as TD3 has; none: ERL's critic
+    critic_activation: Activation = "relu"  # of the hidden layers of a plain critic
 
     def __post_init__(self):
-        if self.batch_size < 1 or self.warmup < 0 or self.gradient_clip <= 0:
-            raise UserError("the learner needs a batch of 1 or more, a warm-up of 0 or more, a gradient clip above 0")
+        if self.batch_size < 1 or self.warmup < 0 or self.random_frames < 0 or self.gradient_clip <= 0:
+            raise UserError(
+                "the learner needs a batch of 1 or more, a warm-up and random frames of 0 or more, a gradient clip above 0"
+            )
+        if any(units < 1 for units in self.critic_hidden):
+            raise UserError("critic hidden needs layers of 1 unit or more")
         if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.tau <= 1.0):
             raise UserError("the learner's discount and tau lie between 0 and 1")
 
     def init(self, key: Array, actor: Actor) -> DDPGState:
         """A learner that begins with this actor, its output layer scaled by 0.1 as in ERL."""
-        actor = shrink_output(actor)
-        critic = shrink_output(Critic(key, actor.sizes[0], actor.sizes[-1]))
+        actor, sizes = shrink_output(actor), (actor.sizes[0], actor.sizes[-1])
+        plain = (self.critic_hidden, self.critic_activation)
+        critic = shrink_output(QNetwork(key, *sizes, *plain) if self.critic_hidden else Critic(key, *sizes))
         optimisers = [adam_init(network) for network in (actor, critic)]
         return DDPGState(
             actor, critic, actor, critic, *optimisers, np.full(2, np.nan, np.float32), np.zeros((), np.int64)
@@ -68,6 +77,8 @@ class DDPG:
 
     def explore(self, key: Array, state: DDPGState, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
         """Who plays an exploring episode, and the noise on its actions, which follows the row `last`."""
+        if seen < self.random_frames:
+            return random_player(key, state.actor, steps)
         return state.actor, np.asarray(self.noise.draw(key, last, steps))
 
     def critic(self, state: DDPGState) -> Callable[[Array, Array], Array]:
@@ -96,16 +107,16 @@ class DDPG:
         losses = [float(loss) if np.isfinite(loss) else None for loss in state.losses]
         return {"critic_loss": losses[0], "actor_loss": losses[1], "updates": int(state.updates)}
 
-    def critic_loss(self, critic: Critic, batch: Transitions, y: Array) -> Array:
+    def critic_loss(self, critic: Critic | QNetwork, batch: Transitions, y: Array) -> Array:
         """mean (Q(s, a) - y)^2."""
         return jnp.mean((critic(batch.observation, batch.action) - y) ** 2)
 
-    def targets(self, target_actor: Actor, target_critic: Critic, batch: Transitions) -> Array:
+    def targets(self, target_actor: Actor, target_critic: Critic | QNetwork, batch: Transitions) -> Array:
         """y = r + gamma (1 - d) Q'(s', mu'(s'))."""
         s = batch.next_observation
         return batch.reward + self.discount * (1.0 - batch.terminated) * target_critic(s, target_actor(s))
 
-    def actor_loss(self, actor: Actor, critic: Critic, states: Array) -> Array:
+    def actor_loss(self, actor: Actor, critic: Critic | QNetwork, states: Array) -> Array:
         """-mean Q(s, mu(s))."""
         return -jnp.mean(critic(states, actor(states)))
 

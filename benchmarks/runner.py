@@ -1,0 +1,309 @@
+"""Runs a list of training runs, each a process of its own, some at a time; survives being killed and repeats nothing.
+
+A run holds a lock for as long as its process lives, whoever started it: two runners never train the same run, and one that is
+started after another was killed waits for what that one left behind.
+"""
+
+import csv
+import ctypes
+import fcntl
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+# one thread, and Eigen's matrix products, as the command line has them
+ALONE = "--xla_cpu_experimental_ynn_fusion_type= --xla_cpu_multi_thread_eigen=false"
+PROGRAM = (sys.executable, "-m", "genepool.cli")
+COLUMNS = ("frames", "true_frames", "training_frames", "wall_seconds", "who", "returns")
+TELL = 60.0  # seconds between two lines about how far it is
+TAIL = 2**20  # bytes, more than a record has
+DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+
+
+class Job(NamedTuple):
+    """A training run."""
+
+    name: str
+    preset: str
+    task: str
+    frames: int
+    seed: int
+    options: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What its pace depends on."""
+        return self.preset, self.task, self.options
+
+
+def progress(job: Job, runs: Path) -> tuple[int, float]:
+    """Frames and seconds trained so far, of the last whole record."""
+    metrics = runs / job.name / "metrics.jsonl"
+    if not metrics.exists():
+        return 0, 0.0
+    with metrics.open("rb") as file:
+        file.seek(max(0, metrics.stat().st_size - TAIL))
+        whole = [line for line in file.read().splitlines(keepends=True) if line.endswith(b"\n")]
+    record = json.loads(whole[-1]) if whole else {"frames": 0, "wall": 0.0}
+    return record["frames"], record["wall"]
+
+
+def start(job: Job, runs: Path, core: int | None) -> subprocess.Popen | None:
+    """The process that trains the run or goes on with it, or nothing if another one is at it."""
+    runs.mkdir(parents=True, exist_ok=True)
+    folder = runs / job.name
+    with (runs / f"{job.name}.lock").open("a") as lock, (runs / f"{job.name}.log").open("a") as log:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        if (folder / "config.json").exists():
+            words = ["resume", str(folder)]
+        else:
+            shutil.rmtree(folder, ignore_errors=True)  # killed while it was made: nothing is in it yet
+            words = ["train", job.preset, job.task, "--frames", str(job.frames), "--seed", str(job.seed)]
+            words += ["--run", str(folder), *job.options]
+        return subprocess.Popen(
+            [*PROGRAM, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"XLA_FLAGS": ALONE, "OMP_NUM_THREADS": "1"},
+            pass_fds=(lock.fileno(),),  # held until the process ends
+            start_new_session=True,  # Ctrl-C reaches us alone, and we tell it once
+            preexec_fn=partial(_settle, core),
+        )
+
+
+def _settle(core: int | None) -> None:
+    """In the new process: keep to one core, and stop cleanly when the runner is killed."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGTERM)
+
+
+class Runner:
+    """Some runs at a time, each on a core of its own."""
+
+    def __init__(self, jobs: Sequence[Job], runs: Path, results: Path, at_once: int):
+        self.jobs, self.runs, self.results = jobs, runs, results
+        cores = sorted(os.sched_getaffinity(0))
+        self.cores = [cores[k % len(cores)] for k in range(at_once)]
+        self.waiting = [job for job in jobs if not self.done(job)]
+        self.running: dict[int, tuple[Job, subprocess.Popen]] = {}  # by place
+        self.failed: list[Job] = []
+        self.stopped = 0  # how often it was asked to stop
+        self.heard: dict[int, int] = {}  # and how often each process was told
+
+    def done(self, job: Job) -> bool:
+        """Whether all its frames are trained."""
+        return progress(job, self.runs)[0] >= job.frames
+
+    def stop(self, *_: Any) -> None:
+        """Have the runs finish their generation and save; asked again, stop at once."""
+        self.stopped += 1
+
+    def go(self) -> int:
+        """Until nothing is left; the exit code."""
+        before = {number: signal.signal(number, self.stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        told = -TELL
+        try:
+            while self.running or (self.waiting and not self.stopped):
+                self._begin()
+                if time.monotonic() - told > TELL:
+                    say(self.summary())
+                    told = time.monotonic()
+                time.sleep(0.2)
+                self._pass_on()
+                self._end()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        say(self.summary())
+        return 130 if self.stopped else 1 if self.failed else 0
+
+    def _pass_on(self) -> None:
+        """Tell every run that it is to stop, once for each time that we were told."""
+        for job, process in self.running.values():
+            if self.heard.get(process.pid, 0) < self.stopped:
+                say(f"{job.name}: {'saves itself' if self.stopped == 1 else 'stops at once'}")
+                process.send_signal(signal.SIGTERM if self.stopped == 1 else signal.SIGINT)
+                self.heard[process.pid] = self.stopped
+
+    def _begin(self) -> None:
+        """Start runs in the places that are free. One that another runner is at is asked for again later."""
+        for place, core in enumerate(self.cores):
+            for job in () if self.stopped or place in self.running else tuple(self.waiting):
+                if self.done(job):  # by another runner
+                    self.waiting.remove(job)
+                elif process := start(job, self.runs, core):
+                    self.waiting.remove(job)
+                    self.running[place] = job, process
+                    say(f"{job.name}: {'goes on' if progress(job, self.runs)[0] else 'begins'} on core {core}")
+                    break
+
+    def _end(self) -> None:
+        """Take note of the runs that ended."""
+        for place, (job, process) in tuple(self.running.items()):
+            if process.poll() is None:
+                continue
+            del self.running[place]
+            if self.done(job):
+                collect(job, self.runs, self.results)
+                say(f"{job.name}: done in {duration(progress(job, self.runs)[1])}")
+            elif self.stopped:
+                say(f"{job.name}: saved at {progress(job, self.runs)[0]:,} frames")
+            else:
+                self.failed.append(job)
+                say(f"{job.name}: FAILED, see {self.runs / job.name}.log")
+
+    def summary(self) -> str:
+        """What runs, what is done, and how long the rest will take at the pace that is known."""
+        paces: dict[Any, list[float]] = {}
+        at = {job: progress(job, self.runs) for job in self.jobs}
+        for job, (frames, wall) in at.items():
+            if frames:
+                paces.setdefault(job.kind, []).append(wall / frames)
+        known = [fmean(found) for found in paces.values()]
+        left = [job for job in self.jobs if at[job][0] < job.frames and job not in self.failed]
+        pace = lambda job: fmean(paces[job.kind]) if job.kind in paces else fmean(known)
+        seconds = sum((job.frames - at[job][0]) * pace(job) for job in left) / len(self.cores) if known else None
+        running = ", ".join(f"{job.name} {100 * at[job][0] // job.frames} %" for job, _ in self.running.values())
+        counts = f"{sum(frames >= job.frames for job, (frames, _) in at.items())} of {len(self.jobs)} done"
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"{counts}{failed}; running: {running or 'nothing'}; about {duration(seconds)} left"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as h:mm:ss."""
+    return "?" if seconds is None else str(timedelta(seconds=int(seconds)))
+
+
+def say(line: str) -> None:
+    """A line with the time, at once."""
+    print(time.strftime("%H:%M:%S"), line, flush=True)
+
+
+def work(jobs: Sequence[Job], runs: Path, results: Path, at_once: int) -> int:
+    """Run the jobs on this machine; the exit code."""
+    return Runner(jobs, runs, results, at_once).go()
+
+
+def collect(job: Job, runs: Path, results: Path) -> None:
+    """Write the tests and the configuration of a run to results/, if it is finished."""
+    if progress(job, runs)[0] >= job.frames:
+        keep(job, results, *tables(job, runs))
+
+
+def keep(job: Job, results: Path, curve: str, config: str) -> None:
+    """Write the tables of a run, each whole or not at all."""
+    folder = results / job.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("curve.csv", curve), ("config.json", config)):
+        (folder / f"{name}.tmp").write_text(text)
+        (folder / f"{name}.tmp").replace(folder / name)
+
+
+def tables(job: Job, runs: Path) -> tuple[str, str]:
+    """A run's tests as CSV, a row for each policy that was tested; and its configuration without what is of this machine.
+
+    `frames` are the paper's, `true_frames` all that were played, `training_frames` those without the tests.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for line in (runs / job.name / "metrics.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        tests = {name: value for name, value in record.items() if name.endswith("_test") and value}
+        training = sum(frames for purpose, frames in record["ledger"].items() if not purpose.endswith(" test"))
+        for name, returns in tests.items():
+            facts = (
+                record["frames"],
+                record["true_frames"],
+                training,
+                round(record["wall"], 1),
+                name.removesuffix("_test"),
+            )
+            writer.writerow([*facts, " ".join(f"{value:.2f}" for value in returns)])
+    config = json.loads((runs / job.name / "config.json").read_text())
+    words = shlex.split(config["command"])[1:]
+    place = words.index("--run") if "--run" in words else len(words)
+    config["command"] = shlex.join(["genepool", *words[:place], *words[place + 2 :]])
+    return file.getvalue(), json.dumps(config, indent=2) + "\n"
+
+
+def on_a_node(job: Job, runs: Path) -> tuple[str, str]:
+    """Train a run wherever this is called, and bring its tables."""
+    while progress(job, runs)[0] < job.frames:
+        process = start(job, runs, None)
+        if process is None:  # another runner is at it
+            time.sleep(1.0)
+            continue
+        try:
+            while process.poll() is None:
+                time.sleep(1.0)  # Ray's way of cancelling is heard between two of them
+        except BaseException:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+            raise
+        if progress(job, runs)[0] < job.frames:
+            raise RuntimeError((runs / f"{job.name}.log").read_text()[-2000:])
+    return tables(job, runs)
+
+
+def spread(jobs: Sequence[Job], runs: Path, results: Path, workers: str, address: str | None) -> int:
+    """Run the jobs as tasks of a Ray cluster, one core each; the exit code.
+
+    The nodes need this repository too. Where they share the folder of the runs, one that was cut short goes on on any of them.
+    """
+    import ray
+
+    from genepool.runs.training import worker_count
+    from genepool.workers import cluster
+
+    count = worker_count(workers)
+    for number in (signal.SIGINT, signal.SIGTERM):  # first, for a shell may have us and Ray's workers ignore them
+        signal.signal(number, signal.default_int_handler)
+    cluster.join(ray, address) if address else cluster.start(ray, count)
+    task, failed = ray.remote(num_cpus=1)(on_a_node), 0
+    left = [job for job in jobs if progress(job, runs)[0] < job.frames]
+    out: dict[Any, Job] = {}
+    try:
+        while left or out:
+            while left and len(out) < count:
+                out[task.remote(left[0], runs)] = left[0]
+                say(f"{left.pop(0).name}: begins")
+            ready, _ = ray.wait(list(out), timeout=TELL)
+            for reference in ready:
+                job = out.pop(reference)
+                try:
+                    curve, config = ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    failed += 1
+                    say(f"{job.name}: FAILED, {str(error).strip().splitlines()[-1]}")
+                    continue
+                keep(job, results, curve, config)
+                say(f"{job.name}: done")
+            say(f"{len(jobs) - len(left) - len(out) - failed} of {len(jobs)} done, {len(out)} running")
+    except KeyboardInterrupt:
+        say("stopping: the runs save themselves")
+        for reference in out:
+            ray.cancel(reference)
+        ray.wait(list(out), num_returns=len(out), timeout=600.0)
+        return 130
+    finally:
+        ray.shutdown()
+    return 1 if failed else 0

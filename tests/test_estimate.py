@@ -1,0 +1,80 @@
+"""What a run will cost, said beforehand: the arithmetic by hand, and a real run beside it."""
+
+import time
+
+import jax
+import pytest
+
+import genepool
+from genepool import cli
+from genepool.analysis.estimate import Measured, in_small, measure, predict
+from genepool.learning.td3 import TD3
+
+MEASURED = Measured(
+    start=10.0,
+    generation=0.5,
+    generation_frames=1000,
+    test=3.0,
+    test_every=10,
+    step=0.002,
+    steps_per_frame=1.0,
+    silent_frames=10_000,
+    lessons=0.001,
+    memory=1e9,
+    row=100.0,
+    rows=50_000,
+)
+
+
+def test_a_run_is_its_generations_its_tests_and_its_gradient_steps_after_the_warm_up():
+    found = predict(MEASURED, 99_500)
+    assert found.seconds == pytest.approx(
+        {"starting and compiling": 10.0, "acting and breeding": 50.0, "learning": 90_000 * 0.003, "tests": 30.0}
+    )
+    assert found.total == pytest.approx(360.0)
+    assert found.memory == pytest.approx(1e9 + 50_000 * 100.0)  # the replay is full by then
+
+
+def test_a_run_that_ends_in_its_warm_up_learns_nothing():
+    found = predict(MEASURED, 5_000)
+    assert found.seconds["learning"] == 0.0
+    assert found.memory == pytest.approx(1e9 + 5_000 * 100.0)
+
+
+def test_a_run_in_small_has_shorter_episodes_and_the_same_networks():
+    algorithm = genepool.aes_rl("Pendulum-v1", engine="gymnasium")
+    small = in_small(algorithm)
+    assert (algorithm.task.horizon, small.task.horizon) == (200, 100)
+    assert (small.warmup, small.critic_head_start) == (5_000, 5_000)
+    assert (small.hidden, small.replay, small.evolver) == (algorithm.hidden, algorithm.replay, algorithm.evolver)
+
+
+def test_an_estimate_is_within_a_factor_of_one_and_a_half_of_a_real_run(tmp_path, monkeypatch):
+    """By a clock that stands still while other processes have the core."""
+    monkeypatch.setattr(time, "perf_counter", time.process_time)
+    learner = TD3(batch_size=64, warmup=1_000, policy_delay=1, critic_hidden=(64,))
+    options = {"hidden": (64,), "replay": 20_000, "test_every": 2, "test_episodes": 5}
+    algorithm = genepool.td3("Pendulum-v1", engine="gymnasium", learner=learner, **options)
+    measured = measure(algorithm, "td3", 0.0)
+    jax.clear_caches()  # the real run compiles for itself
+    begun = time.perf_counter()
+    records = list(genepool.train(algorithm, 10_000, run=tmp_path / "run"))
+    took = time.perf_counter() - begun
+    assert took / 1.5 < predict(measured, 10_000).total < 1.5 * took
+    # and of what is repeated, apart from what is compiled in the beginning
+    later = sum(sum(record["seconds"].values()) for record in records if record["frames"] > 4_000)
+    rest = predict(measured, 10_000).total - predict(measured, 4_000).total
+    assert later / 1.5 < rest < 1.5 * later
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("td3", "estimate what?"),
+        ("td3 Pendulum-v1 --frames -5", "frames must be a positive number"),
+        ("td3 Pendulum-v1 --workers ray:4", "leave --workers out"),
+    ],
+)
+def test_what_cannot_be_estimated_is_said_in_one_line(words, said, capsys):
+    assert cli.main(["estimate", *words.split()]) == 2
+    assert said in capsys.readouterr().err

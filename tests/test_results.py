@@ -1,0 +1,152 @@
+"""The plan of results: it survives a kill and repeats nothing, and what it leaves behind says nothing of the machine."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import results, results_page, runner
+from benchmarks.results import PLAN, Row, jobs_of
+
+SCRIPT = Path(__file__).with_name("standin_plan.py")
+ROOT = Path(__file__).parent.parent
+
+
+def launch(folder, *words):
+    """The runner in a process of its own, whose runs take half a second each and train nothing."""
+    paths = [str(ROOT), str(ROOT / "src"), str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
+    command = [sys.executable, SCRIPT, "--runs", folder / "runs", "--results", folder / "results", *words]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def wait_for(condition, seconds=20.0):
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < seconds
+        time.sleep(0.05)
+
+
+def generations(folder):
+    """Generation numbers that each run lived through, as its program counted them, in order."""
+    return {path.stem: path.read_text().split() for path in sorted((folder / "runs").glob("*.lived"))}
+
+
+def test_a_runner_that_is_killed_goes_on_and_repeats_nothing(tmp_path):
+    process = launch(tmp_path, "--jobs", "1")
+    lived = tmp_path / "runs" / "second-Reach-0k-s0.lived"
+    wait_for(lambda: lived.exists() and len(lived.read_text().split()) >= 2)
+    process.kill()
+    process.wait()
+    assert (tmp_path / "results" / "first-Reach-0k-s0" / "curve.csv").exists()
+    again = launch(tmp_path, "--jobs", "2")
+    out = again.communicate(timeout=60)[0]
+    assert again.returncode == 0, out
+    assert "first-Reach-0k-s0: begins" not in out
+    whole = [str(k) for k in range(1, 11)]
+    assert generations(tmp_path) == dict.fromkeys(
+        (f"{name}-Reach-0k-s{seed}" for name in ("first", "second") for seed in (0, 1)), whole
+    )
+    finished = launch(tmp_path)
+    assert "4 of 4 done; running: nothing" in finished.communicate(timeout=60)[0]
+    assert finished.returncode == 0
+
+
+def test_ctrl_c_has_the_runs_save_themselves(tmp_path):
+    process = launch(tmp_path, "--jobs", "2", "--only", "s0")
+    lived = tmp_path / "runs" / "first-Reach-0k-s0.lived"
+    wait_for(lambda: lived.exists() and len(lived.read_text().split()) >= 2)
+    process.send_signal(signal.SIGINT)
+    out = process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert "first-Reach-0k-s0: saved at" in out
+    assert launch(tmp_path, "--only", "s0").communicate(timeout=60)[0].count("done in") == 2
+    assert set(map(len, generations(tmp_path).values())) == {10}
+
+
+def test_a_run_that_another_runner_is_at_is_left_to_it(tmp_path):
+    first, second = launch(tmp_path, "--only", "s0"), launch(tmp_path, "--only", "s0")
+    for process in (first, second):
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert set(map(len, generations(tmp_path).values())) == {10}
+
+
+def test_a_run_that_fails_does_not_keep_the_others(tmp_path):
+    process = launch(tmp_path, "--jobs", "1", "--plan", "standin_plan:FAILING")
+    out = process.communicate(timeout=60)[0]
+    assert process.returncode == 1
+    assert "broken-Reach-0k-s0: FAILED" in out
+    assert "first-Reach-0k-s0: done" in out
+
+
+def test_the_plan_has_no_two_runs_of_the_same_name_and_every_seed_of_it():
+    jobs = jobs_of(PLAN)
+    assert len({job.name for job in jobs}) == len(jobs) == sum(row.seeds * len(row.systems) for row in PLAN)
+    assert [job.name for job in jobs[:4]] == [
+        "td3-HalfCheetah-v5-100k-s0",
+        "sac-HalfCheetah-v5-100k-s0",
+        "ddpg-HalfCheetah-v5-100k-s0",
+        "td3-HalfCheetah-v5-100k-s1",
+    ]
+    assert "--learner.critic-hidden" in jobs[2].options
+
+
+def test_a_preset_that_is_not_here_is_left_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(results, "PLAN", (Row({"Later": "not-yet"}, "Swimmer-v5", 1000, 1, "nothing"),))
+    assert results.main(["--runs", str(tmp_path), "--results", str(tmp_path), "--list"]) == 0
+    assert "no preset 'not-yet' here" in capsys.readouterr().out
+    assert results.main(["--runs", str(tmp_path), "--results", str(tmp_path)]) == 0
+    assert "left out" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A real run of a few seconds, run by the runner."""
+    folder = tmp_path_factory.mktemp("results")
+    process = launch(folder, "--plan", "standin_plan:REAL")
+    out = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, out
+    return folder
+
+
+def test_a_run_leaves_its_tests_and_its_configuration_without_a_trace_of_the_machine(trained):
+    kept = trained / "results" / "cem-Pendulum-v1-0k-s0"
+    with (kept / "curve.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == runner.COLUMNS
+    assert [row["who"] for row in rows] == ["champion"] * len(rows)
+    assert int(rows[-1]["frames"]) == int(rows[-1]["training_frames"]) >= 200
+    assert int(rows[-1]["true_frames"]) == int(rows[-1]["frames"]) + 2 * 20 * len(rows)
+    assert len(rows[-1]["returns"].split()) == 2
+    text = (kept / "config.json").read_text()
+    assert str(trained) not in text
+    assert str(Path.home()) not in text
+    assert str(ROOT) not in text
+    assert json.loads(text)["command"].startswith("genepool train cem Pendulum-v1 --frames 200 --seed 0 --engine")
+
+
+def test_the_page_is_made_of_what_is_there(trained, tmp_path):
+    curve = (trained / "results" / "cem-Pendulum-v1-0k-s0" / "curve.csv").read_text()
+    for seed in (0, 1):
+        path = tmp_path / "results" / f"cem-Swimmer-v5-0k-s{seed}" / "curve.csv"
+        path.parent.mkdir(parents=True)
+        path.write_text(curve)
+    (tmp_path / "results" / "account.md").write_text("We agree with ourselves.\n")
+    plan = (
+        Row({"CEM": "cem"}, "Swimmer-v5", 240, 3, "the paper"),
+        Row({"TD3": "td3"}, "Hopper-v5", 100_000, 1, "the band", as_published=True),
+    )
+    text = results_page.page(plan, tmp_path / "results", tmp_path / "docs")
+    assert "We agree with ourselves." in text
+    assert "CEM 2 of 3 seeds" in text
+    assert "351 ± 9, 10 seeds, Swimmer-v2, Lee et al. 2020 (AES-RL) Table 3" in text
+    assert "TD3: not trained yet the band" in text
+    assert "Hopper-v5 is not Hopper-v1" in text
+    assert (tmp_path / "docs" / "results" / "cem-Swimmer-v5.png").read_bytes().startswith(b"\x89PNG")
