@@ -4,11 +4,14 @@ import json
 
 import av
 import gymnasium
+import numpy as np
 import pytest
 from PIL import Image
 from tasks import Drawn, Reach
 
 from genepool import cli, pderl
+from genepool.analysis.camera import stage
+from genepool.environments.task import find
 from genepool.runs.training import train
 
 PENDULUM = "InvertedPendulum-v5"
@@ -84,6 +87,18 @@ def test_a_task_of_mujocos_is_drawn_without_a_screen(capsys, tmp_path, monkeypat
     assert f"{count} pictures" in out
     with Image.open(run / "champion.gif") as picture:
         assert len(picture.convert("RGB").getcolors(10**6)) > 20
+
+
+def test_the_camera_goes_with_the_robot(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    environment = stage(find("HalfCheetah-v5", "gymnasium"), "rgb_array")
+    environment.reset(seed=0)
+    environment.render()
+    robot = environment.unwrapped
+    robot.set_state(robot.init_qpos + 20.0 * np.eye(robot.model.nq)[0], robot.init_qvel)
+    red, green, blue = np.moveaxis(environment.render().astype(int), 2, 0)
+    environment.close()
+    assert np.sum((red > green + 30) & (green > blue + 20)) > 1_000  # of its skin
 
 
 def test_a_champion_of_another_engine_is_played_in_gymnasium_and_that_is_said(capsys, tmp_path):

@@ -1,5 +1,6 @@
 """Champions before the camera: their episodes, played in Gymnasium, the engine that draws."""
 
+import contextlib
 import inspect
 import math
 from collections.abc import Sequence
@@ -107,7 +108,7 @@ def star(run: str | Path, task: Any = None) -> Star:
 def perform(star: Star, episodes: int, seed: int, seconds: float, live: bool = False) -> list[Episode]:
     """Play the episodes that `genepool evaluate` plays, to their end; of each the first seconds are filmed."""
     seeds = episode_seeds(seed, episodes)
-    camera = Camera(_environment(star.task, "human" if live else "rgb_array"), seconds)
+    camera = Camera(stage(star.task, "human" if live else "rgb_array"), seconds)
     played = []
     try:
         for episode_seed in seeds:
@@ -118,7 +119,8 @@ def perform(star: Star, episodes: int, seed: int, seconds: float, live: bool = F
     return played
 
 
-def _environment(task: Task, mode: str) -> Any:
+def stage(task: Task, mode: str) -> Any:
+    """A task's environment that draws, for a film ("rgb_array") or in a window ("human")."""
     try:
         if task.make is None:
             environment = gymnasium_engine.make(task.id, render_mode=mode)
@@ -131,6 +133,10 @@ def _environment(task: Task, mode: str) -> Any:
     if environment.render_mode != mode:
         environment.close()
         raise UserError(f"{task.id} draws nothing: let its function take render_mode, and draw for {mode!r}")
+    robot = environment.unwrapped
+    with contextlib.suppress(AttributeError, KeyError):  # no robot of MuJoCo's, or one with no such camera
+        # Gymnasium 1.4 lets HalfCheetah and Swimmer run out of the picture
+        robot.mujoco_renderer.camera_id = robot.model.camera("track").id
     return environment
 
 
