@@ -417,8 +417,15 @@ def test_the_page_fits_phones_and_desktops_in_a_real_browser(made, tmp_path):
     assert console == []
 
 
-def test_training_does_not_import_what_reports_need():
-    code = "import sys, genepool.runs.training, genepool.commands.train, genepool.commands.drive; print('matplotlib' in sys.modules)"
+@pytest.mark.parametrize(
+    ("modules", "library"),
+    [
+        ("genepool.runs.training, genepool.commands.train, genepool.commands.drive", "matplotlib"),
+        ("genepool.analysis.report, genepool.analysis.comparison", "jax"),
+    ],
+)
+def test_training_needs_nothing_of_reports_nor_the_other_way_round(modules, library):
+    code = f"import sys, {modules}; print({library!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "False"
 

@@ -101,7 +101,7 @@ def operators(group: Group) -> Drawing | None:
     systems = [(system, made) for system in group.systems if (made := pooled(system))]
     if not systems:
         return None
-    figure, found = panels(2 * len(systems), columns=2, width=5.2, height=3.5)
+    figure, found = panels(2 * len(systems), columns=2, width=5.2, height=3.5, names=True)
     rows = []
     for k, (system, made) in enumerate(systems):
         cloud, boxes = found[2 * k], found[2 * k + 1]

@@ -108,7 +108,7 @@ def finals(group: Group) -> Drawing | None:
         return None
     papers = [published.beside(system) for system in systems]
     lines = sum(1 + len(found) for found in papers)
-    figure, (axes,) = panels(1, width=8.5, height=1.3 + 0.42 * lines)
+    figure, (axes,) = panels(1, width=8.5, height=1.3 + 0.42 * lines, names=True)
     rows, names, y = [], [], 0
     for system, found in zip(systems, papers, strict=True):
         place = system.place

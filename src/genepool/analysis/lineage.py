@@ -47,11 +47,12 @@ def lineage(candidates: Candidates) -> Lineage | None:
         return None
     parents = parents_of(candidates)
     pairs = parents.tolist()
-    seen = np.zeros(len(pairs) + 1, bool)  # the last place is nobody's, for -1 to point to
+    seen = [False] * (len(pairs) + 1)  # the last place is nobody's, for -1 to point to
     seen[champion] = True
     for child in range(champion, -1, -1):
         if seen[child]:
-            seen[pairs[child]] = True
+            x, y = pairs[child]
+            seen[x] = seen[y] = True
     ancestors = np.flatnonzero(seen[:-1])
     links = np.stack([parents[ancestors], np.stack([ancestors, ancestors], axis=1)], axis=2).reshape(-1, 2)
     links = np.unique(links[links[:, 0] >= 0], axis=0)

@@ -82,7 +82,7 @@ def time(group: Group) -> Drawing | None:
     if not bars:
         return None
     phases = list(dict.fromkeys(phase for _, runs in bars for run in runs for phase in run.seconds))
-    figure, (axes,) = panels(1, width=8.5, height=1.5 + 0.45 * len(bars))
+    figure, (axes,) = panels(1, width=8.5, height=1.2 + 0.45 * len(bars), names=True)
     rows = []
     for place, (_, runs) in enumerate(bars):
         frames, generations = sum(run.frames[-1] for run in runs), sum(len(run.frames) for run in runs)
@@ -136,9 +136,8 @@ def schedule(group: Group) -> Drawing | None:
             name = kind if kind in KINDS or kind == "still out" else "individual"
             axes.barh(lane, end - begin, left=begin, height=0.75, color=shade, edgecolor="white", label=name)
             if end - begin >= 2:
-                axes.annotate(
-                    str(number), ((begin + end) / 2, lane), ha="center", va="center", fontsize=6, color="white"
-                )
+                ink = "#333333" if kind == "still out" else "white"
+                axes.annotate(str(number), ((begin + end) / 2, lane), ha="center", va="center", fontsize=6, color=ink)
             rows.append((system.label, run.name, number, lane + 1, begin, end, kind))
         for at in learnt:
             axes.axvline(at, color=COLOURS[3], linewidth=1.0, linestyle=":", label="learning handed in")

@@ -6,7 +6,16 @@ from itertools import pairwise
 import numpy as np
 
 from genepool.analysis.curves import COLOURS, WINDOW, moving_average
-from genepool.analysis.drawing import Drawing, colour, count_frames, count_generations, legend_below, panels, thinned
+from genepool.analysis.drawing import (
+    Drawing,
+    colour,
+    count_frames,
+    count_generations,
+    legend,
+    legend_below,
+    panels,
+    thinned,
+)
 from genepool.analysis.history import FATES, History
 from genepool.analysis.systems import Group, System
 
@@ -49,7 +58,7 @@ def population(group: Group) -> Drawing | None:
     shades = {"everyone": 0.15, "the middle half": 0.5, "the median": 1.0}
     key = [Patch(color="#777777", alpha=alpha, label=name) for name, alpha in shades.items()]
     key.append(Line2D([], [], color="black", linewidth=0.8, label="the fittest"))
-    figure.legend(handles=key, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    legend(figure, key, [one.get_label() for one in key], 4)
     return Drawing(
         "population",
         "The whole population",
@@ -192,7 +201,7 @@ def policies(group: Group) -> Drawing | None:
             label=f"{system.label}, {system.seeds}",
         )
         rows += [(system.label, len(last), *row) for row in zip(ranks, mean, strict=True)]
-    axes.set(xlabel="policy of the population, best first", ylabel="final mean return")
+    axes.set(xlabel="policy of the population, best first", ylabel="final mean return", xticks=ranks)
     legend_below(figure, [axes])
     return Drawing(
         "policies",
@@ -205,4 +214,4 @@ def policies(group: Group) -> Drawing | None:
 
 
 def _head(system: System) -> str:
-    return f"{system.label}\n{len(system.runs)} seed{'s' * (len(system.runs) > 1)}"
+    return f"{system.label}, {len(system.runs)} seed{'s' * (len(system.runs) > 1)}"

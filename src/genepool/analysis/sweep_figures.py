@@ -22,7 +22,7 @@ def shares(group: Group) -> Drawing | None:
     unit = scores[best].mean()
     if not unit > 0:
         return None
-    figure, (axes,) = panels(1, width=8.5, height=1.2 + 0.4 * len(systems))
+    figure, (axes,) = panels(1, width=8.5, height=1.2 + 0.4 * len(systems), names=True)
     rows = []
     for place, (system, own) in enumerate(zip(systems, scores, strict=True)):
         low, high = interval(own / unit)

@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import Any
 
 from genepool.errors import UserError
-from genepool.machine import cores
 
 KEPT = 2  # checkpoints
 
@@ -109,7 +108,7 @@ class Folder:
 
     def save_checkpoint(self, generation: int, state: Any, facts: dict[str, Any]) -> None:
         """Write the complete state, and keep the last two."""
-        from genepool.runs import checkpoint  # and JAX with it, which reading records does not need
+        from genepool.runs import checkpoint
 
         checkpoint.sync(self.metrics_file)
         checkpoint.save(self.path / "checkpoints" / f"{generation:08d}.safetensors", state, facts)
@@ -163,6 +162,8 @@ def default_path(preset: str, task: str, seed: int) -> Path:
 
 def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
     """What a figure of the run depends on besides its configuration."""
+    from genepool.machine import cores  # and JAX with it, which reading records does not need
+
     versions = {"python": platform.python_version()} | task_versions
     versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "numpy")}
     return {
