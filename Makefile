@@ -9,7 +9,7 @@ train: setup
 	$(BIN)/genepool train pderl Swimmer-v5 --frames 55e3
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .
@@ -22,5 +22,5 @@ setup: .venv/ready
 	@echo "setting up .venv: two minutes or so, 2.0 GB"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[envpool,analysis,cluster,evosax,tensorboard,dev]'
+		--editable '.[envpool,analysis,film,cluster,evosax,tensorboard,dev]'
 	@touch $@

@@ -2,7 +2,7 @@
 
     python -m benchmarks.cyclic [--out cyclic.png] [--frames 1e6] [--generations 100] [--seeds 3]
 
-Left: the population's mean return (ES, ESAC) and the return of the learner's episodes (DDPG) against true frames. Centre: seconds a
+Left: the population's mean return (ES, ESAC) and the return of the learner's episodes (DDPG, PPO) against true frames. Centre: seconds a
 generation against workers, for populations of 5 to 50 pairs. Right: ES with 50 pairs against sigma, the mean over the
 first generations of the population's mean return.
 """
@@ -39,6 +39,8 @@ def algorithm(name: str, **options: Any) -> Any:
     """An agent on the cyclic MDP, with the small network of the authors' notebook."""
     if name == "ddpg":
         return genepool.ddpg(TASK, hidden=NETWORK["hidden"], **options)
+    if name == "ppo":
+        return genepool.ppo(TASK, hidden=NETWORK["hidden"], **options)
     preset = {"es": genepool.es, "esac": genepool.esac}[name]
     return preset(TASK, **NETWORK, **options)
 
@@ -61,12 +63,12 @@ def returns(name: str, seed: int, frames: float, most: int, **options: Any) -> I
 def left(frames: float, learner_frames: float, seeds: int) -> dict[str, list[list[tuple[int, float]]]]:
     """Return against true frames."""
     found = {}
-    for name in ("es", "esac", "ddpg"):
+    for name in ("es", "esac", "ddpg", "ppo"):
         found[name] = []
         for seed in range(seeds):
             print(f"{name}, seed {seed}", file=sys.stderr)
             limit = learner_frames if name == "ddpg" else frames  # a gradient step costs as much as a hundred frames
-            options = {} if name == "ddpg" else {"sigma": SIGMA}
+            options = {"sigma": SIGMA} if name in ("es", "esac") else {}
             found[name].append(list(returns(name, seed, limit, 3_000 if name == "ddpg" else 300, **options)))
     return found
 
@@ -127,7 +129,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         for k, run in enumerate(runs):
             frames, values = zip(*run, strict=True)
             one.plot(frames, values, color=colour, alpha=0.8, label=name if k == 0 else None)
-    one.set(xlabel="true frames", ylabel="return", xscale="log", title="ES, ESAC and DDPG on the cyclic MDP")
+    one.set(xlabel="true frames", ylabel="return", xscale="log", title="ES, ESAC, DDPG and PPO on the cyclic MDP")
     for colour, where in zip(COLOURS, dict.fromkeys(row["workers"] for row in found["centre"]), strict=False):
         rows = [row for row in found["centre"] if row["workers"] == where]
         two.plot([r["pairs"] for r in rows], [r["seconds"] for r in rows], "o-", color=colour, label=where)

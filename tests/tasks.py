@@ -1,5 +1,7 @@
 """Small tasks with known answers, solved in seconds."""
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 
@@ -72,3 +74,17 @@ class Switch(gymnasium.Env):
         assert self.action_space.contains(action)
         self.t += 1
         return np.array([action], np.float32), 0.0, False, self.t >= 10, {}
+
+
+class Drawn(Reach):
+    """A point on a line that is drawn, 50 steps a second: a dark stripe on a white picture of 60 x 80 pixels."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array", "human"], "render_fps": 50}
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        picture = np.full((60, 80, 3), 255, np.uint8)
+        picture[:, int(np.clip(40 + 20 * self.x, 0, 79))] = 40
+        return picture

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from genepool import cli
 from genepool.algorithms import PRESETS
+from genepool.cli import tune_jax
 from genepool.commands import train
 
 TINY = [
@@ -191,3 +193,19 @@ def test_ctrl_c_finishes_the_generation_saves_and_says_how_to_go_on(tmp_path):
     assert "genepool resume" in out
     checkpoints = list((tmp_path / "run" / "checkpoints").iterdir())
     assert int(checkpoints[0].stem) == metrics.read_text().count("\n")
+
+
+def test_flags_are_those_that_are_set_or_were_recorded_or_else_suit_the_processor(monkeypatch, tmp_path):
+    (tmp_path / "config.json").write_text('{"xla_flags": "--recorded"}')
+
+    def flags(processor, *argv):
+        monkeypatch.setattr(Path, "read_text", lambda self: processor if self.name == "cpuinfo" else read(self))
+        tune_jax(argv)
+        return os.environ.pop("XLA_FLAGS")
+
+    read = Path.read_text
+    monkeypatch.setenv("XLA_FLAGS", "--mine")
+    assert flags("flags : avx2 avx512f fma") == "--mine"
+    assert "--xla_cpu_prefer_vector_width=512" in flags("flags : avx2 avx512f fma")
+    assert "512" not in flags("flags : avx2 fma")
+    assert flags("flags : avx2 avx512f fma", "resume", str(tmp_path)) == "--recorded"

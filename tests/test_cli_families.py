@@ -5,6 +5,7 @@ import json
 import pytest
 
 from genepool import cli
+from genepool.commands import train
 
 TINY = {
     "--engine": "gymnasium",
@@ -105,7 +106,7 @@ def parsed(monkeypatch, *words):
 
     heard = []
     monkeypatch.setattr(training, "train", lambda algorithm, *rest: heard.append(algorithm))
-    monkeypatch.setattr(cli, "_drive", lambda run: 0)
+    monkeypatch.setattr(train, "drive", lambda run: 0)
     assert cli.main(list(words)) == 0
     return heard[0]
 

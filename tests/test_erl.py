@@ -172,6 +172,21 @@ def test_what_a_user_gives_wins_over_the_papers_table():
         genepool.erl("Ant-v5", sigma=0.05)
 
 
+@pytest.mark.parametrize(
+    ("preset", "enough", "option"),
+    [
+        ("ddpg", 641, "warmup"),
+        ("td3", 10_001, "warmup"),
+        ("sac", 10_000, "random-frames"),
+        ("esac", 10_000, "random-frames"),
+    ],
+)
+def test_a_replay_that_never_holds_what_the_learner_waits_for_is_refused(preset, enough, option):
+    assert getattr(genepool, preset)(Reach, replay=enough).replay == enough
+    with pytest.raises(genepool.UserError, match=f"waits for {enough:,} .* --learner.{option}$"):
+        getattr(genepool, preset)(Reach, replay=enough - 1)
+
+
 def test_an_unknown_option_is_named():
     with pytest.raises(genepool.UserError, match="elite_fractoin"):
         genepool.pderl(Reach, elite_fractoin=0.3)

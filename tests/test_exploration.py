@@ -39,7 +39,7 @@ def test_noise_goes_on_from_the_last_row():
 def test_an_episode_takes_the_noise_up_where_the_last_one_ended(rows):
     task = SimpleNamespace(observation_size=3, action_size=2, horizon=20)
     calm = DDPG(noise=OrnsteinUhlenbeck(sigma=0.0))  # without kicks, what comes next is known
-    loop = ERL(task, evolver=None, learner=calm, hidden=(4,), memory=8, replay=64)
+    loop = ERL(task, evolver=None, learner=calm, hidden=(4,), memory=8, replay=1_000)
     state = replace(loop.init(KEY), noise=np.array([1.0, -1.0]))
     (explorer,), state = loop.ask(KEY, state, 1)
     state = loop.tell(KEY, state, [Outcome(explorer, explorer.individual, (0.0,), rows(7))])  # over after 7 of 20 steps

@@ -224,7 +224,7 @@ def test_a_part_of_a_generation_is_refused(first, played):
 
 def test_outcomes_may_be_told_in_any_order(rows):
     task = SimpleNamespace(observation_size=3, action_size=2, horizon=9)
-    loop = ERL(task, replace(QUICK, population=4), hidden=(4,), memory=8, replay=64)
+    loop = ERL(task, replace(QUICK, population=4), hidden=(4,), memory=8, replay=1_000)
     start, states = jax.tree.map(np.asarray, loop.init(KEY)), []  # on the host, where `tell` cannot overwrite it
     for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1]):
         candidates, state = loop.ask(KEY, start, 5)

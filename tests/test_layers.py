@@ -113,6 +113,9 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
         ("envpool", {"environments/envpool_engine.py"}),
         ("ray", {"workers/ray.py"}),
         ("cloudpickle", {"workers/wire.py"}),
+        ("sklearn", {"analysis/visitation.py"}),
+        ("av", {"analysis/film.py"}),
+        ("PIL", {"analysis/camera.py", "analysis/film.py"}),
         ("torch", set()),
     ],
 )
@@ -120,9 +123,10 @@ def test_a_library_is_imported_in_its_one_home_only(library, home):
     assert importers(library) == home
 
 
-def test_matplotlib_is_imported_under_analysis_only():
-    assert importers("matplotlib")
-    assert all(path.startswith("analysis/") for path in importers("matplotlib"))
+@pytest.mark.parametrize("library", ["matplotlib", "scipy"])
+def test_what_figures_need_is_imported_under_analysis_only(library):
+    assert importers(library)
+    assert all(path.startswith("analysis/") for path in importers(library))
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "ray"])

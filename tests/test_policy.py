@@ -64,7 +64,7 @@ def test_actions_of_more_than_one_axis_reach_the_environment_in_their_own_shape(
             assert action.shape == (2, 3)
             return np.zeros((2, 2), np.float32), 0.0, True, False, {}
 
-    tiny = genepool.erl(Board, population=2, memory=10, hidden=(4,), replay=100)
+    tiny = genepool.erl(Board, population=2, memory=10, hidden=(4,), replay=1_000)
     policy = genepool.train(tiny, frames=6, run=tmp_path / "run").champion
     assert policy.predict(np.zeros((2, 2)))[0].shape == (2, 3)
     assert policy.predict(np.zeros((5, 2, 2)))[0].shape == (5, 2, 3)

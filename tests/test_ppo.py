@@ -9,7 +9,7 @@ import pytest
 
 from genepool.errors import UserError
 from genepool.evolution.couples import Sharing
-from genepool.learning.ppo import A2C, PPO, Critic, Shared, rows_of
+from genepool.learning.ppo import A2C, PPO, Critic, Shared, rows_by_step
 from genepool.learning.returns import Advantages, Batch, batch_of, discounted
 from genepool.stochastic import StochasticPolicy
 from genepool.types import Candidate, Individual, Outcome, Transitions
@@ -96,7 +96,7 @@ def test_all_ratios_are_one_on_the_first_step():
 
 
 def test_ppo_without_penalty_takes_the_gradient_of_the_sum_over_its_neighbours():
-    mutation, sharing = PPO(epochs=1, beta=0.0, rate=1e-3), Sharing()
+    mutation, sharing = PPO(epochs=1, beta=0.0, rate=1e-3), Sharing(max_ratio=None)
     population, shared, returns = shared_by(mutation, members(mutation), [batch(i) for i in range(3)])
     near = np.array([True, False, True])
 
@@ -162,8 +162,19 @@ def test_a_clipped_ratio_gains_nothing_beyond_its_bounds():
     assert gain(1.5, -1.0) == pytest.approx(-1.5, abs=1e-5)
 
 
+def test_another_s_sample_that_counts_too_much_counts_the_most_that_is_allowed():
+    mutation, rows = PPO(), batch(0)
+    policy = StochasticPolicy(jax.random.key(0), *SIZES, (8,))
+    likely = policy.distribution(rows.observation).log_prob(rows.action)
+    given = Shared(rows.observation, rows.action, jnp.ones(B), likely - np.log(5.0))  # five times likelier to us
+    gain = lambda p, most: mutation.gain(p, given, most)[0]
+    assert float(gain(policy, 2.0)) == pytest.approx(2.0, abs=1e-5)
+    bound, free = (jax.grad(gain)(policy, most).output.weight for most in (2.0, None))
+    assert np.asarray(5.0 * bound) == pytest.approx(np.asarray(2.0 * free), abs=1e-5)
+
+
 def test_the_critic_fits_the_returns_of_its_batch():
-    critic, rng = Critic(epochs=300, rate=1e-2), np.random.default_rng(0)
+    critic, rng = Critic(epochs=300, minibatches=1, rate=1e-2), np.random.default_rng(0)
     s = rng.normal(size=(256, 3)).astype(np.float32)
     returns = 100.0 + 20.0 * s[:, 0] - 5.0 * s[:, 1]
     fitted, _ = critic.fit(jax.random.key(0), critic.init(jax.random.key(1), 3), s, returns)
@@ -171,7 +182,8 @@ def test_the_critic_fits_the_returns_of_its_batch():
 
 
 def test_epochs_in_minibatches_take_every_row_once():
-    seen = [rows_of(jax.random.key(0), jnp.asarray(k), 12, 4).tolist() for k in range(8)]
+    rows_of = rows_by_step(jax.random.key(0), 12, 2, 4)
+    seen = [rows_of(k).tolist() for k in range(8)]
     assert sorted(np.ravel(seen[:4])) == sorted(np.ravel(seen[4:])) == list(range(12))
     assert seen[:4] != seen[4:]
 

@@ -439,7 +439,7 @@ def test_it_acts_at_random_at_first_and_by_its_own_draws_after_that():
 
 def test_an_exploring_episode_is_played_by_the_distribution():
     part = SAC(random_frames=0, batch_size=8, critic_hidden=(8, 8))
-    algorithm = genepool.sac(Reach, learner=part, hidden=(8, 8), replay=200)
+    algorithm = genepool.sac(Reach, learner=part, hidden=(8, 8), replay=500)
     state = algorithm.init(KEY)
     (candidate,), _ = algorithm.ask(KEY, state, 1)
     rows = genepool.LocalWorkers(algorithm.task).map([candidate])[0].transitions

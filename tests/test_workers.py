@@ -1,5 +1,7 @@
 """Local workers: an outcome depends on its candidate alone."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import jax
@@ -85,6 +87,11 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
     for lanes in local.LANES:
         who = rng.integers(3, size=lanes)
         assert np.array_equal(acts(who), [alone[k] for k in who]), lanes
+
+
+def test_whoever_calls_a_program_runs_it_and_wakes_no_thread_of_jaxs_own():
+    code = "import jax, genepool; genepool.pderl; print(jax.config.jax_cpu_enable_async_dispatch)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():

@@ -20,8 +20,13 @@ usage: genepool COMMAND ...
   train PRESET TASK   train a policy; every hyper-parameter is an option (genepool train PRESET --help)
   resume RUN          go on with a run from its last checkpoint, exactly as if it had never stopped
   evaluate RUN        play the champion of a run on fresh episodes
-  plot RUN...         draw the learning curves of one or several runs
+  plot RUN...         draw the learning curves of one or several runs; --figure for ESAC's own
+  watch RUN...        film the champions of one or several runs, side by side
+  operators RUN       what crossover and mutation make of a run's own population, played and drawn
   runs [FOLDER]       a table of the runs that are there
+  report RUN...       all that the records of some runs show, on one page of figures and tables
+  compare RUN... --against RUN...
+                      two groups of runs side by side, with a test of the difference
   simulate SYSTEM TASK
                       how fast cem-rl, p-cem-rl or aes-rl would be on how many workers, on a simulated clock
   estimate PRESET TASK
@@ -29,7 +34,10 @@ usage: genepool COMMAND ...
   verify PRESET TASK  train some seeds, and say whether they lie among what others have published
 
 """
-COMMANDS = ("train", "resume", "evaluate", "plot", "runs", "simulate", "estimate", "verify")
+COMMANDS = (
+    *("train", "resume", "evaluate", "plot", "runs", "report", "compare", "operators", "watch"),
+    *("simulate", "estimate", "verify"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,7 +73,11 @@ def tune_jax(argv: Sequence[str] = ()) -> None:
                 os.environ["XLA_FLAGS"] = json.loads(config.read_text()).get("xla_flags", "")
                 return
     # Eigen's matrix products are faster than those that XLA prefers: by a fifth with two threads, a little with one
-    os.environ["XLA_FLAGS"] = "--xla_cpu_experimental_ynn_fusion_type="
+    flags = ["--xla_cpu_experimental_ynn_fusion_type="]
+    with contextlib.suppress(OSError):
+        if " avx512f " in Path("/proc/cpuinfo").read_text():  # else XLA makes do with half of a register
+            flags.append("--xla_cpu_prefer_vector_width=512")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
 
 
 if __name__ == "__main__":

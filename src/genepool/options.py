@@ -2,6 +2,8 @@
 
 import contextlib
 import difflib
+import functools
+import inspect
 import io
 import itertools
 import re
@@ -40,14 +42,19 @@ def selections(algorithm: Any) -> str:
 
 
 def parsed(target: Any, program: str, argv: list[str], description: str | None = None) -> Any:
-    """What tyro makes of the arguments. Its complaints, drawn as boxes, become one line."""
+    """What tyro makes of the arguments, or what the function returns that takes them. Complaints, drawn as boxes, become one line."""
     import tyro
 
-    complaint = io.StringIO()
+    complaint, call = io.StringIO(), []
+
+    @functools.wraps(target)
+    def understood(*given: Any, **named: Any) -> None:
+        call.append(functools.partial(target, *given, **named))  # later: what it says itself is no complaint
+
     try:
         with contextlib.redirect_stderr(complaint):
             options = tyro.cli(
-                target,
+                understood if inspect.isfunction(target) else target,
                 prog=program,
                 description=description,
                 args=argv,
@@ -61,7 +68,7 @@ def parsed(target: Any, program: str, argv: list[str], description: str | None =
         over = ("For full helptext", "Argument helptext", f"{program} --help")
         said = itertools.takewhile(lambda line: not line.startswith(over), filter(None, lines))
         raise UserError(f"{' '.join(said) or 'the arguments are not understood'}: see {program} --help") from None
-    return options
+    return call[0]() if call else options
 
 
 def taken(argv: list[str], option: str) -> tuple[str | None, list[str]]:

@@ -105,6 +105,7 @@ def synchronous(
         with clock("breeding"):
             state = jax.block_until_ready(algorithm.tell(k_tell, state, played))
         studied = 0
+        clock.seconds.setdefault("learning", 0.0)  # also where there is nothing to learn yet
         while steps := algorithm.due(state):
             with clock(algorithm.stage(state)):
                 workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)

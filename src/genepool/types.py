@@ -39,8 +39,6 @@ class Candidate:
     individual: Individual
     seeds: tuple[int, ...] = ()  # one per episode, or per stream of episodes
     noise: np.ndarray | None = None  # of an exploring candidate: [steps, width], or [seeds, steps, width], each its own
-    # of each stream: episodes are played one after the other until so many; none: one whole episode each
-    steps: tuple[int, ...] = ()
     lesson: Callable[[Any], Any] | None = None  # actor -> actor: what it learns before it acts
     reference: Callable[[Array], Array] | None = None  # an actor played beside it, for its fitness alone
     reference_seeds: tuple[int, ...] = ()  # one per episode of the reference
@@ -51,6 +49,8 @@ class Candidate:
     version: int = 0  # how many outcomes had been told when it was asked for
     parents: tuple[int, ...] = ()  # the numbers of the candidates it was bred from
     operators: tuple[str, ...] = ()  # what was done to them
+    # of each stream: episodes are played one after the other until so many; none: one whole episode each
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from genepool.evolution.crossover import Distillation
 from genepool.evolution.genetic import FATES, Brood, Generational
 from genepool.evolution.steady import Pool, SteadyState
 from genepool.learning.ddpg import DDPG
+from genepool.learning.lessons import check_replay
 from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3
 from genepool.networks import Activation, Actor, Initial
@@ -73,6 +74,8 @@ class ERL:
             raise UserError(
                 f"{(small or ['updates_per_frame'])[0].replace('_', ' ')} is too small: it must be 1 or more"
             )
+        if self.learner is not None:
+            check_replay(self.learner, self.replay)
 
     @property
     def schedule(self) -> str:

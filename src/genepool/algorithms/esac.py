@@ -22,6 +22,7 @@ from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.evolution.winners import WinnersES, WinnersState
 from genepool.learning.ddpg import DDPG
+from genepool.learning.lessons import check_replay
 from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3
 from genepool.networks import Activation, Actor, Initial
@@ -79,6 +80,8 @@ class ESAC:
             raise UserError("hidden needs the units of one layer or more, each 1 or more")
         if not 0 <= self.final_chance <= 1 or self.chance_decay <= 0:
             raise UserError("the final chance lies between 0 and 1, and its decay takes more than 0 steps")
+        if self.learner is not None:
+            check_replay(self.learner, self.replay)
 
     @property
     def generation(self) -> int:

@@ -217,7 +217,7 @@ class GPO:
                     Individual(self._player(state, place, at), None),
                     draw_seeds(rng, len(steps)),
                     noise,
-                    steps,
+                    steps=steps,
                     purpose="fitness" if at is None else "student" if at else "expert",
                     origin="learning",
                     number=number,

@@ -194,7 +194,7 @@ def ppo(task: AnyTask, **options: Any) -> GPO:
 
 def a2c(task: AnyTask, **options: Any) -> GPO:
     """A2C (Mnih et al. 2016), alone: one step of the policy for every batch, GAE, scaled observations and rewards."""
-    mutation = A2C(rate=3e-3, max_norm=0.5, reward_scaling=True, advantages=TODAY)
+    mutation = A2C(rate=1e-2, max_norm=0.5, reward_scaling=True, advantages=TODAY)
     return _mutated(
         task, options, **ALONE, population=1, batch=1_024, mutation=mutation, normalise=True, output_scale=0.01
     )

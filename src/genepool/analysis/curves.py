@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from genepool.errors import UserError
 from genepool.runs.folder import Folder
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # told apart by all eyes
-
+DPI = 130
 WINDOW = 10  # tests, in the authors' moving average
 
 
@@ -27,16 +28,19 @@ def series(folder: Folder, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array([frames for frames, _ in rows]), np.array([returns for _, returns in rows])
 
 
+def blank(width: float, height: float) -> Any:
+    """An empty figure of so many inches."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("figures need matplotlib: pip install 'genepool[analysis]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def draw(folders: Sequence[Folder], path: Path) -> None:
     """Draw the test returns against frames, every run in its colour: champion solid, mother dotted, learner dashed."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("curves need matplotlib: pip install 'genepool[analysis]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    figure = blank(8, 5)
+    axes = figure.subplots()
     episodes, smooth = set(), False
     for colour, folder in zip(COLOURS * (1 + len(folders) // len(COLOURS)), folders, strict=False):
         config = folder.config
@@ -53,7 +57,6 @@ def draw(folders: Sequence[Folder], path: Path) -> None:
             axes.plot(frames, mean, style, color=colour, label=label)
             episodes.add(returns.shape[1])
     if not episodes:
-        plt.close(figure)
         raise UserError("nothing to draw: no generation of these runs was tested yet")
     tasks = sorted({f"{folder.config['task']} ({folder.config['engine']})" for folder in folders})
     axes.set(
@@ -66,5 +69,4 @@ def draw(folders: Sequence[Folder], path: Path) -> None:
         axes.annotate(note, (0.99, 0.01), xycoords="axes fraction", ha="right", fontsize=8, color="grey")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    figure.savefig(path, dpi=DPI)

@@ -27,21 +27,20 @@ def drive(run: Any) -> int:
 
     _introduce(run, console)
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    last: dict[str, Any] = {}
     try:
         with Display(run, console) as show:
             for record in run:
                 show(record)
-                last = record
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     if run.done:
-        last = last or (run.folder.records or [{}])[-1]
-        score = test_score(last)
-        who = "champion" if "champion_test" in last else "learner"
-        if score is not None:
-            console.print(f"{who}: {score:.1f} (mean of {len(last[f'{who}_test'])} test episodes)")
+        for last in reversed(run.folder.records):  # not every generation is tested
+            if (score := test_score(last)) is not None:
+                who = "champion" if "champion_test" in last else "learner"
+                when = "" if last["frames"] == run.frames else f" at {last['frames']:,} frames"
+                console.print(f"{who}{when}: {score:.1f} (mean of {len(last[f'{who}_test'])} test episodes)")
+                break
         console.print(f"run folder: {run.folder.path}", soft_wrap=True)
         _draw([run.folder], run.folder.curve_file, console)
         return 0

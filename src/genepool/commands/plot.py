@@ -1,7 +1,7 @@
 """genepool plot: learning curves of one or several runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from genepool.errors import UserError
 from genepool.options import parsed
@@ -11,19 +11,31 @@ def main(argv: list[str]) -> int:
     """Run `genepool plot` with these arguments; the exit code."""
     import tyro
 
-    def plot(runs: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path | None = None) -> int:
-        """Draw the learning curves of one or several runs.
+    def plot(
+        runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+        out: Path | None = None,
+        figure: Literal["returns", "updates", "sensitivity"] = "returns",
+    ) -> int:
+        """Draw the learning curves of one or several runs, or what ESAC's paper draws of them.
 
         Args:
             runs: Run folders.
-            out: The PNG to write; by default curve.png in the run folder, or curves.png here for several.
+            out: The PNG to write; by default in the run folder, or here for several.
+            figure: Test returns against frames; the learner's gradient steps against frames, nominal and true; or the
+                returns of runs that differ in zeta, the clip of ESAC's mutation tuning.
         """
-        from genepool.analysis.curves import draw
+        from genepool.analysis import curves, esac_figures
         from genepool.runs.folder import Folder
 
         if not runs:
             raise UserError("plot what? genepool plot RUN...; `genepool runs` shows what is there")
-        path = out or (Folder(runs[0]).curve_file if len(runs) == 1 else Path("curves.png"))
+        drawn = {
+            "returns": (curves.draw, "curve.png" if len(runs) == 1 else "curves.png"),
+            "updates": (esac_figures.draw_updates, "updates.png"),
+            "sensitivity": (esac_figures.draw_sensitivity, "sensitivity.png"),
+        }
+        draw, name = drawn[figure]
+        path = out or (runs[0] / name if len(runs) == 1 else Path(name))
         draw([Folder(run) for run in runs], path)
         print(path)
         return 0

@@ -21,11 +21,13 @@ presets:
   esac                ESAC: an evolution strategy, and SAC, which learns at selected times
   gpo                 GPO: policies mutated by PPO (--mutation a2c: by A2C), whose couples have children that imitate both;
                       --no-crossover, --no-selection, --no-sharing take a part of it away
-  single, joint       GPO's baselines: as many policies on their own; one policy with the batches of all
+  single              GPO's baseline: as many policies, each on its own, of which the best counts
+  joint               GPO's baseline: one policy with the batches of all
   ddpg                a learner alone: DDPG, as ERL has it
   td3                 a learner alone: TD3
   sac                 a learner alone: SAC; as another's, --learner sac
-  ppo, a2c            a learner alone: PPO, A2C
+  ppo                 a learner alone: PPO, as it is used today
+  a2c                 a learner alone: A2C
   cem                 a strategy alone: the cross-entropy method
   es                  a strategy alone: OpenAI-ES
 
@@ -103,8 +105,9 @@ def chosen(command: str, argv: list[str]) -> tuple[str, Any]:
 
     @dataclass(frozen=True)
     class Train:
-        frames: float = getattr(default, "budget", 1e6)
-        """Frames to train for, as the paper counts them: population and exploration, not tests."""
+        frames: float | None = None
+        """Frames to train for, as the paper counts them: population and exploration, not tests. None: what GPO's rounds take, a
+        million of any other."""
         seed: int = 0
         """Same seed, same bits."""
         run: Path | None = None
@@ -121,4 +124,7 @@ def chosen(command: str, argv: list[str]) -> tuple[str, Any]:
         f"{function.__doc__}\n\nThe defaults are the paper's for the task. {selections(default)}"
         "--schedule synchronous or asynchronous takes another schedule than the preset's."
     )
-    return preset, parsed(Train, f"genepool {command} {preset} {task or 'TASK'}", rest, description)
+    options = parsed(Train, f"genepool {command} {preset} {task or 'TASK'}", rest, description)
+    if options.frames is None:
+        options = replace(options, frames=getattr(options.algorithm, "budget", 1e6))
+    return preset, options

@@ -71,15 +71,15 @@ def _flat(observation: Any) -> np.ndarray:
     return np.asarray(observation, np.float32).reshape(-1)
 
 
-def make(task: str) -> Any:
-    """An environment by its id and options, without Gymnasium's advice on standard error."""
+def make(task: str, **more: Any) -> Any:
+    """An environment by its id and options, and more of them, without Gymnasium's advice on standard error."""
     id, options = parsed(task)
     with contextlib.suppress(ImportError):
         # MuJoCo finds an old word in Gymnasium's models and would say so, also in a log file where the user stands
         importlib.import_module("mujoco").set_mju_user_warning(_pass_on)
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        return gymnasium.make(id, **options)
+        return gymnasium.make(id, **options, **more)
 
 
 def parsed(task: str) -> tuple[str, dict[str, Any]]:

@@ -41,7 +41,7 @@ class Spaces:
         """Actions of a policy as the environment's: low + (a + 1) / 2 (high - low), a kept within [-1, 1]; or argmax a."""
         if self.first is not None:
             return self.first + actions.reshape(-1, self.action_size).argmax(axis=1)  # of equals the first
-        actions = np.clip(actions, -1.0, 1.0)
+        actions = np.minimum(np.maximum(actions, -1.0), 1.0)  # np.clip takes five times as long for a few
         if self.low != (-1.0,) * len(self.low) or self.high != (1.0,) * len(self.high):
             low, high = np.asarray(self.low, actions.dtype), np.asarray(self.high, actions.dtype)
             actions = low + (actions + 1.0) / 2.0 * (high - low)

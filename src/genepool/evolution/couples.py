@@ -14,7 +14,7 @@ class Sharing:
 
     kl: float = 0.35  # eps_kl: at that KL about half of another's samples are effective
     normalise: bool = False  # divide by the size of S_i; the paper has the plain sum
-    max_ratio: float | None = None  # the most that another's sample may count
+    max_ratio: float | None = 2.0  # the most that another's sample may count; the paper sets no limit
 
     def near(self, kl: np.ndarray) -> np.ndarray:
         """[m, m]: whether j is in S_i, of KL(pi_i || pi_j). It need not be so the other way round."""

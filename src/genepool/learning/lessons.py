@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from genepool.buffer import Buffer
+from genepool.errors import UserError
 from genepool.networks import Actor
 
 
@@ -46,6 +47,17 @@ class Learner(Protocol):
 
     def report(self, state: Any) -> dict[str, Any]:
         """Losses and gradient steps, for the record."""
+
+
+def check_replay(learner: Learner, capacity: int) -> None:
+    """Refuse a replay that never holds what the learner waits for."""
+    wanted = {"warmup": learner.warmup + 1, "random-frames": getattr(learner, "random_frames", 0)}
+    name = max(wanted, key=wanted.get)
+    if capacity < wanted[name]:
+        raise UserError(
+            f"the learner waits for {wanted[name]:,} transitions, and a replay of {capacity:,} never holds them: "
+            f"give a larger --replay or a smaller --learner.{name}"
+        )
 
 
 class Lesson(eqx.Module):

@@ -4,6 +4,7 @@ A member is a policy with its critic and optimisers. Policies share data as GPO'
 played counts by how much likelier it is under one's own policy.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -84,23 +85,26 @@ class Critic:
         scales = [(jnp.mean(x, axis=0), jnp.std(x, axis=0) + 1e-8) for x in (s, returns)]
         (x, y), adam = [(v - mean) / std for v, (mean, std) in zip((s, returns), scales, strict=True)], Adam(self.rate)
 
+        rows_of = rows_by_step(key, len(y), self.epochs, self.minibatches)
+
         def loss(network: VNetwork, rows: Array | slice) -> Array:
             return jnp.mean((network(x[rows]) - y[rows]) ** 2)
 
         def step(k: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
             network, state = carry
-            return adam.step(network, jax.grad(loss)(network, rows_of(key, k, len(y), self.minibatches)), state)
+            return adam.step(network, jax.grad(loss)(network, rows_of(k)), state)
 
         network, state = jax.lax.fori_loop(0, self.epochs * self.minibatches, step, (fitted.network, fitted.optimiser))
         return Fitted(network, state, *scales), loss(network, slice(None))
 
 
-def rows_of(key: Array, k: Array, n: int, minibatches: int) -> Array | slice:
+def rows_by_step(key: Array, n: int, epochs: int, minibatches: int) -> Callable[[Array], Array | slice]:
     """The rows of step k: all, or the next part of a shuffle of its epoch's own."""
     if minibatches == 1:
-        return slice(None)
-    order = jax.random.permutation(jax.random.fold_in(key, k // minibatches), n)
-    return jax.lax.dynamic_slice_in_dim(order, (k % minibatches) * (n // minibatches), n // minibatches)
+        return lambda k: slice(None)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, n))(jax.random.split(key, epochs))
+    parts = orders[:, : n // minibatches * minibatches].reshape(epochs * minibatches, -1)
+    return lambda k: parts[k]
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class PPO:
         found = policy.distribution(rows.observation)
         ratio = jnp.exp(found.log_prob(rows.action) - rows.log_prob)
         if max_ratio is not None:
-            ratio = jnp.minimum(ratio, max_ratio)
+            ratio = ratio * jax.lax.stop_gradient(jnp.minimum(1.0, max_ratio / ratio))  # it counts less, but it counts
         gain = ratio * rows.advantage
         if self.objective == "clip":
             gain = jnp.minimum(gain, jnp.clip(ratio, 1.0 - self.clip, 1.0 + self.clip) * rows.advantage)
@@ -222,12 +226,17 @@ def _improved(
     """`shared` is [m, B, ...]; `near` is [m], whose rows count."""
     of = lambda j: Shared(*(jax.lax.dynamic_index_in_dim(column, j, keepdims=False) for column in shared))
     own, k_policy, k_critic = of(place), *jax.random.split(key)
-    others = jnp.argsort(~(near & (jnp.arange(near.size) != place)), stable=True)  # those that are near come first
-    count, n = jnp.sum(near) - near[place], own.advantage.shape[0]
-    weight = 1.0 / (1 + count) if sharing is not None and sharing.normalise else 1.0
-    max_ratio = None if sharing is None else sharing.max_ratio
+    n, weight, weights = own.advantage.shape[0], 1.0, (jnp.ones(()), jnp.ones(()))
+    if sharing is not None:
+        others = jnp.argsort(~(near & (jnp.arange(near.size) != place)), stable=True)  # those that are near come first
+        count = jnp.sum(near) - near[place]
+        weight = 1.0 / (1 + count) if sharing.normalise else 1.0
+        weights = _weights(member, of, others, count)
     before = member.policy.distribution(own.observation)
-    adam = Adam(mutation.rate, mutation.max_norm)
+    adam, rows_of = (
+        Adam(mutation.rate, mutation.max_norm),
+        rows_by_step(k_policy, n, mutation.epochs, mutation.minibatches),
+    )
 
     def own_loss(policy: StochasticPolicy, rows: Any) -> Array:
         gain, now = mutation.gain(policy, Shared(*(column[rows] for column in own)), None)
@@ -238,11 +247,11 @@ def _improved(
         return loss
 
     def other_loss(policy: StochasticPolicy, j: Array, rows: Any) -> Array:
-        return -weight * mutation.gain(policy, Shared(*(column[rows] for column in of(j))), max_ratio)[0]
+        return -weight * mutation.gain(policy, Shared(*(column[rows] for column in of(j))), sharing.max_ratio)[0]
 
     def step(k: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         policy, state = carry
-        rows = rows_of(k_policy, k, n, mutation.minibatches)
+        rows = rows_of(k)
         gradient = jax.grad(own_loss)(policy, rows)
         if sharing is not None:
             add = lambda at, so_far: jax.tree.map(jnp.add, so_far, jax.grad(other_loss)(policy, others[at], rows))
@@ -255,13 +264,8 @@ def _improved(
     critic, critic_loss = mutation.critic.fit(k_critic, member.critic, own.observation, returns)
     if policy.scale is not None:  # last, for all that was played is judged by the policy that played it
         policy = eqx.tree_at(lambda p: p.scale, policy, policy.scale.seen(own.observation))
-    report = Report(
-        mutation.gain(policy, own, None)[0],
-        kl,
-        jnp.mean(after.entropy()),
-        critic_loss,
-        *_weights(member, of, others, count),
-    )
+    gain = mutation.gain(policy, own, None)[0]
+    report = Report(gain, kl, jnp.mean(after.entropy()), critic_loss, *weights)
     return Member(policy, state, critic, mutation.adapted(member.beta, kl), member.reward_scale), report
 
 

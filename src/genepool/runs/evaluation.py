@@ -6,11 +6,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from genepool.errors import UserError
 from genepool.runs.folder import Folder
 from genepool.runs.policy import load
 from genepool.runs.training import rebuild_algorithm
 from genepool.types import Candidate, Individual
 from genepool.workers.local import LocalWorkers
+
+
+def episode_seeds(seed: int, episodes: int) -> tuple[int, ...]:
+    """The seeds of fresh episodes: a stream of its own, apart from those that training draws from."""
+    if seed < 0:
+        raise UserError(f"the seed must be 0 or more, not {seed}")
+    return tuple(np.random.default_rng([seed, 0xE7A1]).integers(2**31 - 1, size=episodes).tolist())
 
 
 def evaluate(
@@ -20,13 +28,10 @@ def evaluate(
     folder = Folder(run)
     algorithm = rebuild_algorithm(folder.config, task)
     champion = load(folder.path)
-    # a stream of its own, apart from those that training draws from
-    seeds = np.random.default_rng([seed, 0xE7A1]).integers(2**31 - 1, size=episodes).tolist()
     workers = LocalWorkers(algorithm.task)
     try:
         actor = jax.tree.map(np.asarray, champion.actor)
-        return workers.map([Candidate(Individual(actor, None), tuple(seeds), purpose="evaluation")])[
-            0
-        ].returns, champion.facts
+        candidate = Candidate(Individual(actor, None), episode_seeds(seed, episodes), purpose="evaluation")
+        return workers.map([candidate])[0].returns, champion.facts
     finally:
         workers.close()

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean
@@ -14,7 +15,6 @@ from typing import Any
 
 from genepool.errors import UserError
 from genepool.machine import cores
-from genepool.runs import checkpoint
 
 KEPT = 2  # checkpoints
 
@@ -67,13 +67,19 @@ class Folder:
     @property
     def records(self) -> list[dict[str, Any]]:
         """One record per generation. A last line that a crash cut short is left out."""
+        return list(self.each_record())
+
+    def each_record(self) -> Iterator[dict[str, Any]]:
+        """The records one at a time, for those of a long run are better not held all at once."""
         if not self.metrics_file.exists():
-            return []
-        lines = self.metrics_file.read_text().splitlines(keepends=True)
-        try:
-            return [json.loads(line) for line in lines if line.endswith("\n")]
-        except ValueError:
-            raise UserError(f"{self.metrics_file} is damaged: restore it, or start a new run") from None
+            return
+        with self.metrics_file.open("rb") as file:
+            for line in file:
+                try:
+                    if line.endswith(b"\n"):
+                        yield json.loads(line)
+                except ValueError:
+                    raise UserError(f"{self.metrics_file} is damaged: restore it, or start a new run") from None
 
     @property
     def trained(self) -> int:
@@ -103,6 +109,8 @@ class Folder:
 
     def save_checkpoint(self, generation: int, state: Any, facts: dict[str, Any]) -> None:
         """Write the complete state, and keep the last two."""
+        from genepool.runs import checkpoint  # and JAX with it, which reading records does not need
+
         checkpoint.sync(self.metrics_file)
         checkpoint.save(self.path / "checkpoints" / f"{generation:08d}.safetensors", state, facts)
         for old in self.checkpoints[:-KEPT]:
@@ -110,6 +118,8 @@ class Folder:
 
     def load_checkpoint(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
         """The newest state and its facts, or nothing if the run never came to write one."""
+        from genepool.runs import checkpoint
+
         for unfinished in self.path.rglob("*.tmp"):  # what a kill cut short
             unfinished.unlink()
         if not self.checkpoints:
@@ -122,6 +132,8 @@ class Folder:
             raise UserError(f"{error}{hint}") from None
 
     def _write(self, path: Path, text: str) -> None:
+        from genepool.runs import checkpoint
+
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text(text)
         checkpoint.sync(temporary)

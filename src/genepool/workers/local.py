@@ -19,7 +19,7 @@ from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 
 CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
 CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
-LANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
+LANES = (*range(1, 9), 10, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
 
 
 class Ticket(NamedTuple):

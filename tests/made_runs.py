@@ -1,0 +1,170 @@
+"""Run folders made by hand, with records like those that training writes: what reports are tested with."""
+
+import json
+
+import numpy as np
+
+PDERL = {
+    "part": "ERL",
+    "task": {"part": "Task", "id": "", "engine": ""},
+    "evolver": {"part": "Generational", "mutation": {"part": "Proximal", "sigma": 0.1}},
+    "learner": {"part": "DDPG"},
+}
+AES = {
+    "part": "TaughtES",
+    "task": {"part": "Task", "id": "", "engine": ""},
+    "evolver": {
+        "part": "AsynchronousES",
+        "mean_rule": {"part": "RelativeBaseline"},
+        "variance_rule": {"part": "AdaptiveN"},
+    },
+    "learner": {"part": "TD3"},
+}
+GPO = {"part": "GPO", "task": {"part": "Task"}, "mutation": {"part": "PPO"}, "sharing": True}
+
+
+def write_run(path, records, preset="pderl", task="Hopper-v5", engine="envpool", seed=0, frames=None, **config):
+    """A run folder with these records; by default it is finished."""
+    path.mkdir(parents=True)
+    records = list(records)
+    played = records[-1]["frames"] if records else 1
+    config = {
+        "preset": preset,
+        "task": task,
+        "frames": frames or played,
+        "seed": seed,
+        "engine": engine,
+        "schedule": "synchronous",
+        "workers": "local",
+        "algorithm": PDERL,
+        "versions": {engine: "1.2.5"},
+        "machine": {"cores": 2},
+    } | config
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def pderl_records(seed=0, generations=30, population=10, omega=5, level=0.0):
+    """Generations of a population whose fitness rises, bred from one another, with the learner's clone every omega."""
+    rng = np.random.default_rng(seed)
+    frames, fates, previous = 0, [0, 0, 0], None
+    for g in range(generations):
+        numbers = g * (population + 1) + np.arange(population)
+        rise = 1000.0 * (1 - np.exp(-g / 30)) + level
+        fitness = rise + rng.normal(0, 120, population)
+        candidates, fate = [], None
+        for slot in range(population):
+            parents, operators, origin = [], [], "evolution"
+            if previous is not None:
+                best = previous[np.argsort(fitness)[::-1]]
+                if slot == 0:
+                    parents, operators = [int(best[0])], ["elite"]
+                elif slot == 1 and g % omega == 0:
+                    origin = "learning"
+                elif slot < 5:
+                    parents, operators = [int(p) for p in rng.choice(previous, 2, replace=False)], ["distillation"]
+                    operators += ["proximal"] * bool(rng.random() < 0.9)
+                else:
+                    parents, operators = [int(rng.choice(previous))], ["proximal"] * bool(rng.random() < 0.9)
+            if origin == "learning":
+                fate = int(rng.integers(3))
+                fates[fate] += 1
+            candidates.append(_candidate(numbers[slot], fitness[slot], "fitness", origin, parents, operators))
+        candidates.append(_candidate(numbers[-1] + 1, rise / 2, "exploration", "learning", [], []))
+        frames += 1000 * (population + 1)
+        yield {
+            "generation": g + 1,
+            "frames": frames,
+            "true_frames": 2 * frames,
+            "ledger": {"fitness": frames},
+            "fitness": fitness.tolist(),
+            "champion_test": (rise + rng.normal(100, 40, 5)).tolist(),
+            "learner_test": (rise + rng.normal(0, 80, 5)).tolist(),
+            "clone": None if fate is None else ("elite", "selected", "discarded")[fate],
+            "clones": dict(zip(("elite", "selected", "discarded"), fates, strict=True)),
+            "critic_loss": None if g == 0 else 5.0 + 100 * float(np.exp(-g / 10)),
+            "actor_loss": -rise / 10,
+            "updates": frames,
+            "candidates": candidates,
+            "seconds": {"breeding": 0.5, "acting": 1.0, "learning": 6.0 + rng.random(), "testing": 0.6},
+            "wall": round(8.6 * (g + 1), 3),
+        }
+        previous = numbers
+
+
+def aes_records(seed=0, generations=30, workers=5):
+    """Rounds of an asynchronous strategy: everyone beside the mean, half of them taught, told in the order of their ends."""
+    rng = np.random.default_rng(seed)
+    frames, number, out = 0, 0, []
+    for g in range(generations):
+        rise = 800.0 * (1 - np.exp(-g / 30))
+        candidates, events, staleness = [], [], []
+        while len(candidates) < 10:
+            while len(out) < workers:
+                out.append(number)
+                events.append(f"ask {number}")
+                number += 1
+            told = out.pop(int(rng.integers(len(out))))
+            events.append(f"tell {told}")
+            if rng.random() < 0.2:
+                events.append("learnt")
+            taught = bool(rng.random() < 0.5)
+            own = _candidate(
+                told,
+                rise + rng.normal(80 * taught, 100),
+                "fitness",
+                "learning" if taught else "evolution",
+                [],
+                ["lesson"] * taught,
+            )
+            candidates.append(own | {"reference": (rise + rng.normal(0, 60, 5)).tolist()})
+            staleness.append(int(rng.integers(workers)))
+        frames += 10_000
+        yield {
+            "generation": g + 1,
+            "frames": frames,
+            "true_frames": 6 * frames,
+            "ledger": {"fitness": frames},
+            "fitness": [one["returns"][0] for one in candidates],
+            "champion_test": (rise + rng.normal(20, 30, 10)).tolist(),
+            "staleness": staleness,
+            "p": rng.random(10).tolist(),
+            "mean_fitness": [rise] * 10,
+            "taught": 5 * g,
+            "untaught": 5 * g,
+            "variance": 1e-3 * float(np.exp(-g / 10)) + 1e-5,
+            "critic_loss": 3.0,
+            "actor_loss": -rise / 5,
+            "updates": frames,
+            "candidates": candidates,
+            "events": events,
+            "seconds": {"breeding": 0.2, "acting": 3.0, "learning": 1.0, "testing": 0.4},
+            "wall": 4.7 * (g + 1),
+        }
+
+
+def gpo_records(seed=0, generations=12, policies=8, level=0.0):
+    """Rounds of a population of learners, of which little is known but the return of each."""
+    rng = np.random.default_rng(seed)
+    for g in range(generations):
+        rise = 900.0 * (g + 1) / generations + level
+        yield {
+            "generation": g + 1,
+            "frames": 650_000 * (g + 1),
+            "fitness": (rise + rng.normal(0, 90, policies)).tolist(),
+            "seconds": {"mutate": 250.0, "select": 70.0, "crossover": 60.0},
+            "wall": 385.0 * (g + 1),
+        }
+
+
+def _candidate(number, fitness, purpose, origin, parents, operators):
+    return {
+        "number": int(number),
+        "purpose": purpose,
+        "origin": origin,
+        "parents": parents,
+        "operators": operators,
+        "returns": [float(fitness)],
+        "frames": 1000,
+    }
