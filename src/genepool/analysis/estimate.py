@@ -2,7 +2,8 @@
 
 Gradient steps are measured in a run in small: episodes cut to 100 frames, warm-ups and head starts in proportion, so that
 learning is on after seconds and every program is compiled that a real run compiles. Playing and breeding are measured in two generations of
-full length, of which the second counts. The rest is arithmetic.
+full length, of which the second counts. The rest is arithmetic. What comes once in many generations, GPO's crossover, is not
+in it.
 """
 
 import resource
@@ -86,8 +87,9 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
         for record in run:
             records.append(record)
             if _enough(records) or time.perf_counter() - ready > PATIENCE:
-                break
-        run.save()
+                run.stop()
+    if hasattr(algorithm, "min_utd"):
+        algorithm = replace(algorithm, min_utd=0.0)  # nobody waits for gradient steps that are not taken here
     workers = LocalWorkers(algorithm.task)
     try:
         state, generation, frames = _full_generation(algorithm, workers, run.state)
