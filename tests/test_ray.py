@@ -23,6 +23,7 @@ from genepool import trees
 from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.evolution.steady import SteadyState
+from genepool.learning.ppo import Critic
 from genepool.networks import Actor
 from genepool.schedule import Clock, asynchronous, synchronous
 from genepool.types import Candidate, Individual, Learnt, Outcome
@@ -199,6 +200,17 @@ def test_esac_on_a_cluster_is_esac_bit_for_bit(three):
     algorithm = replace(genepool.esac(Reach, learner=learner, final_chance=1.0, **options), task=REACH)
     here = trained(algorithm, genepool.LocalWorkers(REACH), 3)
     assert int(here.phases) == 1
+    assert equal(trained(algorithm, three, 3), here)
+
+
+def test_gpo_on_a_cluster_is_gpo_bit_for_bit_through_a_crossover(three):
+    crossover = genepool.StateSpace(iterations=2, selector_epochs=2, expert_frames=30, student_frames=20, dagger=2)
+    mutation = genepool.PPO(epochs=2, critic=Critic(minibatches=1))
+    small = {"population": 3, "iterations": 2, "rounds": 2, "batch": 60, "hidden": (8,), "max_steps": 20}
+    algorithm = genepool.gpo(Reach, mutation=mutation, crossover=crossover, **small)
+    algorithm = replace(algorithm, task=replace(REACH, max_steps=20))
+    here = trained(algorithm, genepool.LocalWorkers(REACH), 3)
+    assert int(here.learner.bred) == 1
     assert equal(trained(algorithm, three, 3), here)
 
 
