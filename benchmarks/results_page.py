@@ -18,7 +18,7 @@ from scipy.stats import t as student
 
 from benchmarks.results import PLAN, Row, jobs_of
 from genepool.analysis.curves import COLOURS
-from genepool.analysis.reference import NEAR, Band, Point, find_band, judge, read_points
+from genepool.analysis.reference import NEAR, PAPERS, Band, Point, find_band, judge, read_points
 
 OPENING = """\
 # Results
@@ -119,15 +119,15 @@ def _published(system: str, preset: str, row: Row, seeds: Sequence[Seed], points
         caution = f" {band.caution[0].upper()}{band.caution[1:]}." if band.caution else ""
         sources = "; ".join(_source(point) for point in band.points)
         return [f"- {system}: {found} the band {band.low:.0f} to {band.high:.0f} ({sources}).{caution}"]
-    papers = [p for p in points if p.system == preset and p.task == task and "github" not in p.source]
+    papers = [p for p in points if p.system == preset and p.task == task and p.source in PAPERS]
     said = "; ".join(f"{_source(point)}, at {point.frames:,} frames" for point in papers)
     return [f"- {system}, published: {said}."] if papers else []
 
 
 def _source(point: Point) -> str:
     spread = f" ± {point.spread:.0f}" if point.spread is not None else ""
-    name = point.source.partition(",")[0].split(" ")[0] if "github" in point.source else point.source
-    return f"{point.value:.0f}{spread}, {point.seeds} seeds, {point.task}-{point.version}, {name}"
+    name = point.source if point.source in PAPERS else point.source.split(" ")[0]
+    return f"{point.value:.0f}{spread}, {point.seeds or 'unknown'} seeds, {point.task}-{point.version}, {name}"
 
 
 def draw(row: Row, shown: dict[str, list[Seed]], bands: dict[str, Band], path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import genepool
 from genepool import cli
 from genepool.analysis.estimate import Measured, in_small, measure, predict
-from genepool.learning.td3 import TD3
+from genepool.learning.ddpg import DDPG
 
 MEASURED = Measured(
     start=10.0,
@@ -52,18 +52,18 @@ def test_a_run_in_small_has_shorter_episodes_and_the_same_networks():
 def test_an_estimate_is_within_a_factor_of_one_and_a_half_of_a_real_run(tmp_path, monkeypatch):
     """By a clock that stands still while other processes have the core."""
     monkeypatch.setattr(time, "perf_counter", time.process_time)
-    learner = TD3(batch_size=64, warmup=1_000, policy_delay=1, critic_hidden=(64,))
-    options = {"hidden": (64,), "replay": 20_000, "test_every": 2, "test_episodes": 5}
-    algorithm = genepool.td3("Pendulum-v1", engine="gymnasium", learner=learner, **options)
-    measured = measure(algorithm, "td3", 0.0)
+    learner = DDPG(batch_size=64, warmup=1_000, critic_hidden=(64,))
+    options = {"hidden": (64,), "layer_norm": False, "replay": 20_000, "test_every": 2, "test_episodes": 5}
+    algorithm = genepool.ddpg("Pendulum-v1", engine="gymnasium", learner=learner, **options)
+    measured = measure(algorithm, "ddpg", 0.0)
     jax.clear_caches()  # the real run compiles for itself
     begun = time.perf_counter()
-    records = list(genepool.train(algorithm, 10_000, run=tmp_path / "run"))
+    records = list(genepool.train(algorithm, 8_000, run=tmp_path / "run"))
     took = time.perf_counter() - begun
-    assert took / 1.5 < predict(measured, 10_000).total < 1.5 * took
+    assert took / 1.5 < predict(measured, 8_000).total < 1.5 * took
     # and of what is repeated, apart from what is compiled in the beginning
     later = sum(sum(record["seconds"].values()) for record in records if record["frames"] > 4_000)
-    rest = predict(measured, 10_000).total - predict(measured, 4_000).total
+    rest = predict(measured, 8_000).total - predict(measured, 4_000).total
     assert later / 1.5 < rest < 1.5 * later
 
 

