@@ -27,7 +27,8 @@ Made by `python -m benchmarks.results_page` from the tables in `results/`, which
 with more machines can train further (`--only`, `--jobs`, `--workers ray:N`). A run is one process with one core. Returns are
 of test episodes without noise: the champion's, or the learner's where it is alone. *Frames* are counted as the paper counts
 them; *training frames* are all that were played, without the tests, and are what systems are compared at. An interval is
-Student's, 95 %, over seeds: of two seeds it is wide, and of one there is none.
+Student's, 95 %, over seeds: of two seeds it is wide, and of one there is none. Hours are by the clock on the wall, of
+machines that may have been shared.
 """
 
 
@@ -114,8 +115,10 @@ def _published(system: str, preset: str, row: Row, seeds: Sequence[Seed], points
     if row.as_published:
         band = find_band(preset, row.task, row.frames, points)
         curves = [list(zip(seed.frames.tolist(), seed.returns.tolist(), strict=True)) for seed in seeds]
-        verdict = judge(band, curves, row.frames) if curves else None
-        found = "not trained yet" if verdict is None else "**inside**" if verdict.inside else "**outside**"
+        found = "not trained yet, to be compared with"
+        if curves:
+            place = "inside" if judge(band, curves, row.frames).inside else "outside"
+            found = f"**{place}**" if len(curves) >= row.seeds else f"with {len(curves)} of {row.seeds} seeds {place}"
         caution = f" {band.caution[0].upper()}{band.caution[1:]}." if band.caution else ""
         sources = "; ".join(_source(point) for point in band.points)
         return [f"- {system}: {found} the band {band.low:.0f} to {band.high:.0f} ({sources}).{caution}"]

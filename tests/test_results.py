@@ -147,6 +147,6 @@ def test_the_page_is_made_of_what_is_there(trained, tmp_path):
     assert "We agree with ourselves." in text
     assert "CEM 2 of 3 seeds" in text
     assert "351 ± 9, unknown seeds, Swimmer-v2, AES-RL Table 3" in text
-    assert "TD3: not trained yet the band" in text
+    assert "TD3: not trained yet, to be compared with the band -93 to 1537" in text
     assert "Hopper-v5 is not Hopper-v1" in text
     assert (tmp_path / "docs" / "results" / "cem-Swimmer-v5.png").read_bytes().startswith(b"\x89PNG")
