@@ -3,6 +3,7 @@
 import time
 
 import jax
+import numpy as np
 import pytest
 
 import genepool
@@ -50,21 +51,26 @@ def test_a_run_in_small_has_shorter_episodes_and_the_same_networks():
 
 
 def test_an_estimate_is_within_a_factor_of_one_and_a_half_of_a_real_run(tmp_path, monkeypatch):
-    """By a clock that stands still while other processes have the core."""
+    """The median of three, by a clock that stands still while other processes have the core."""
     monkeypatch.setattr(time, "perf_counter", time.process_time)
     learner = DDPG(batch_size=64, warmup=1_000, critic_hidden=(64,))
     options = {"hidden": (64,), "layer_norm": False, "replay": 20_000, "test_every": 2, "test_episodes": 5}
     algorithm = genepool.ddpg("Pendulum-v1", engine="gymnasium", learner=learner, **options)
+    ratios = [_ratios(algorithm, tmp_path / str(k)) for k in range(3)]
+    assert all(1 / 1.5 < ratio < 1.5 for ratio in np.median(ratios, axis=0))
+
+
+def _ratios(algorithm, folder):
+    """An estimate over what it really took, of all of a run, and of its second half, in which nothing is compiled."""
     measured = measure(algorithm, "ddpg", 0.0)
     jax.clear_caches()  # the real run compiles for itself
     begun = time.perf_counter()
-    records = list(genepool.train(algorithm, 8_000, run=tmp_path / "run"))
+    records = list(genepool.train(algorithm, 8_000, run=folder))
     took = time.perf_counter() - begun
-    assert took / 1.5 < predict(measured, 8_000).total < 1.5 * took
-    # and of what is repeated, apart from what is compiled in the beginning
     later = sum(sum(record["seconds"].values()) for record in records if record["frames"] > 4_000)
-    rest = predict(measured, 8_000).total - predict(measured, 4_000).total
-    assert later / 1.5 < rest < 1.5 * later
+    whole, half = (predict(measured, frames).total for frames in (8_000, 4_000))
+    jax.clear_caches()
+    return whole / took, (whole - half) / later
 
 
 @pytest.mark.parametrize(
