@@ -191,6 +191,17 @@ def test_the_champion_is_who_brought_most_in_the_latest_iterations():
     assert algorithm.champion(state) == 0
 
 
+def test_of_children_that_have_not_played_the_champion_is_who_has_the_best_parents():
+    algorithm = genepool.gpo(Plane, **SMALL | {"crossover": None, "selection": None})
+    state, _, _ = played(algorithm, 2)  # the second ended a round
+    scores = np.full((3, SCORES), np.nan)
+    scores[:, -1] = [9.0, 1.0, 5.0]
+    genetics = replace(state.learner.genetics, couples=np.array([[1, 2], [0, 1], [0, 2]]))
+    bred = replace(state, learner=replace(state.learner, genetics=genetics), scores=scores)
+    assert algorithm.champion(bred) == 2
+    assert algorithm.champion(replace(bred, iterations=bred.iterations + 1)) == 0  # they have played
+
+
 def test_streams_share_the_frames_and_are_as_long_as_an_episode():
     algorithm = genepool.gpo(Plane, **SMALL)
     assert algorithm.streams(60) == (20, 20, 20)

@@ -335,7 +335,7 @@ class GPO:
         return replace(state, learner=do(key, state))
 
     def _mutated(self, key: Array, state: GPOState) -> GPOLearner:
-        """One iteration of MUTATE: all policies as one computation on what all of them played."""
+        """One iteration of MUTATE: every policy on what all of them played, each by one compiled call on a core of its own."""
         learner, m = state.learner, self.population
         members = [trees.take(learner.members, i) for i in range(m)]
         judged = _each(lambda i: self.mutation.judge(members[i], Batch(*(column[i] for column in state.batch))), m)
@@ -436,8 +436,10 @@ class GPO:
         return replace(learner, members=members, bred=learner.bred + 1)
 
     def champion(self, state: GPOState) -> int:
-        """Who brought most in the latest iterations of the round."""
-        means = [np.mean(row[~np.isnan(row)]) if np.isfinite(row).any() else -np.inf for row in state.scores]
+        """Who brought most in the latest iterations of the round; of children that have not played yet, whose parents did."""
+        means = np.array([np.mean(row[~np.isnan(row)]) if np.isfinite(row).any() else -np.inf for row in state.scores])
+        if state.learner.bred and state.learner.bred * self.iterations == state.iterations:
+            means = means[state.learner.genetics.couples].sum(axis=1)
         return int(np.argmax(means))
 
     def policies(self, state: GPOState) -> dict[str, StochasticPolicy]:
