@@ -196,7 +196,20 @@ def test_rewards_that_are_scaled_have_discounted_returns_of_about_unit_spread():
     assert float(judged.reward_scale.count) == pytest.approx(B, abs=1e-2)
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"minibatches": 0}, {"critic": Critic(hidden=())}])
-def test_an_update_of_nothing_is_refused(wrong):
+@pytest.mark.parametrize(
+    "wrong",
+    [{"epochs": 0}, {"minibatches": 0}, {"critic": Critic(hidden=())}, {"clip": -1.0}, {"rate": 0.0}, {"beta": -1.0}],
+    ids=str,
+)
+def test_an_update_of_nothing_or_backwards_is_refused(wrong):
     with pytest.raises(UserError):
         replace(PPO(), **wrong)
+    if {"critic", "rate"} & wrong.keys():
+        with pytest.raises(UserError):
+            replace(A2C(), **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"kl": -0.1}, {"max_ratio": 0.0}], ids=str)
+def test_sharing_by_less_than_nothing_is_refused(wrong):
+    with pytest.raises(UserError):
+        Sharing(**wrong)

@@ -131,6 +131,8 @@ class PPO:
     def __post_init__(self):
         if min(self.epochs, self.minibatches, self.critic.epochs, self.critic.minibatches) < 1:
             raise UserError("epochs and minibatches are 1 or more")
+        if min(self.rate, self.critic.rate, self.kl_target, self.clip) <= 0 or min(self.beta, self.entropy) < 0:
+            raise UserError("rates, kl target and clip are above 0, beta and entropy 0 or more")
         if not self.critic.hidden or min(self.critic.hidden) < 1:
             raise UserError("the critic's hidden needs the units of one layer or more, each 1 or more")
 
@@ -187,6 +189,9 @@ class A2C:
     critic: Critic = field(default_factory=Critic)
 
     steps = 1
+
+    def __post_init__(self):
+        _ = self._as_ppo  # it refuses what cannot be
 
     @property
     def _as_ppo(self) -> PPO:
