@@ -128,6 +128,11 @@ class NormalisedLinear(eqx.Module):
         return layer_norm(y + self.bias, self.gain, self.shift)
 
 
+def sizes_of(layers: Sequence[Linear | NormalisedLinear]) -> tuple[int, ...]:
+    """What goes into the first layer, and the units of each."""
+    return (layers[0].weight.shape[-2], *(layer.weight.shape[-1] for layer in layers))
+
+
 class Actor(eqx.Module):
     """mu(s): hidden layers, then a tanh output in [-1, 1]^|A|.
 
@@ -170,8 +175,7 @@ class Actor(eqx.Module):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Observation size, hidden sizes, action size."""
-        layers = (*self.hidden, self.output)
-        return (layers[0].weight.shape[-2], *(layer.weight.shape[-1] for layer in layers))
+        return sizes_of((*self.hidden, self.output))
 
     @property
     def layer_norm(self) -> bool:

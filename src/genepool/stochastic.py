@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from genepool.networks import ACTIVATIONS, Activation, Linear
+from genepool.networks import ACTIVATIONS, Activation, Linear, sizes_of
 from genepool.trees import host_random
 
 MIN_LOG_STD = float(np.log(1e-6))
@@ -140,8 +140,7 @@ class StochasticPolicy(eqx.Module):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Observation size, hidden sizes, action size."""
-        layers = (*self.hidden, self.output)
-        return (layers[0].weight.shape[-2], *(layer.weight.shape[-1] for layer in layers))
+        return sizes_of((*self.hidden, self.output))
 
 
 def draw_noise(rng: np.random.Generator, shape: tuple[int, ...], discrete: bool) -> np.ndarray:
