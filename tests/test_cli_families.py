@@ -6,6 +6,7 @@ import pytest
 
 from genepool import cli
 from genepool.commands import train
+from genepool.runs.folder import CLOCKED
 
 TINY = {
     "--engine": "gymnasium",
@@ -57,6 +58,10 @@ def test_aes_rl_is_trained_evaluated_plotted_listed_and_resumed(run, capsys):
     assert last["frames"] == last["ledger"]["warm-up"] + last["ledger"]["fitness"] >= 300
     assert last["ledger"]["reference"] == 2 * last["ledger"]["fitness"]
     assert "champion_test" in last
+    moments = [moment for record in records(run) for moment in record["moments"]]
+    assert len(moments) == sum(len(record["events"]) for record in records(run))
+    assert moments == sorted(moments)
+    assert moments[-1] <= last["wall"]
     code, out, _ = genepool(capsys, "evaluate", run, "--episodes", "3")
     assert (code, "return" in out) == (0, True)
     code, out, _ = genepool(capsys, "runs", run.parent)
@@ -75,7 +80,7 @@ def test_the_same_command_gives_the_same_first_record_however_far_it_goes(run, c
     assert genepool(capsys, *words)[0] == 0
     first, again = records(run)[0], records(tmp_path / "again")[0]
     assert first["frames"] < 150
-    told = [name for name in first if name not in ("seconds", "wall")]
+    told = [name for name in first if name not in CLOCKED]
     assert {name: first[name] for name in told} == {name: again[name] for name in told}
 
 

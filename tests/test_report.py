@@ -20,7 +20,7 @@ from genepool.algorithms import PRESETS
 from genepool.analysis import history, published
 from genepool.analysis.curves import moving_average
 from genepool.analysis.lineage import effects, lineage
-from genepool.analysis.machine_figures import spans
+from genepool.analysis.machine_figures import clock, spans
 from genepool.analysis.population_figures import clone_rates
 from genepool.analysis.reading import find, read, read_all
 from genepool.analysis.sweep_figures import sweeps
@@ -279,7 +279,17 @@ def test_who_was_out_while_who_was_told(tmp_path):
     # candidate, lane, asked, told; 2 takes the lane that 1 left, 3 that of 0 and is still out
     assert sorted(bars) == [(0, 0, 0, 5), (1, 1, 1, 2), (2, 1, 3, 7), (3, 0, 6, 8)]
     assert learnt == [4]
+    at, timed = clock(read(Folder(path)))
+    assert (at(5), at(8), timed) == (5.0, 8.0, False)
     assert min(begin for _, _, begin, _ in spans(read(Folder(path)), most=3)[0]) == 5
+
+
+def test_where_the_moments_of_events_are_on_record_they_stand_where_the_clock_says(tmp_path):
+    records = [record(1, [row(0)], events=["ask 0", "tell 0"], moments=[0.5, 2.5])]
+    path = write_run(tmp_path / "run", [*records, record(2, [row(1)], events=["ask 1"], moments=[3.0])])
+    at, timed = clock(read(Folder(path)))
+    assert timed
+    assert [at(place) for place in range(4)] == [0.5, 2.5, 3.0, 3.0]  # who is still out, is so until the last event
 
 
 def test_runs_of_one_preset_with_other_settings_are_other_systems(tmp_path):

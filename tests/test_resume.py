@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from genepool.runs.folder import CLOCKED
+
 SCRIPT = Path(__file__).with_name("killed_run.py")
 
 
 def records(folder):
     """The metrics in every field but those that tell the time."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name not in ("seconds", "wall")} for row in rows]
+    return [{name: value for name, value in row.items() if name not in CLOCKED} for row in rows]
 
 
 def play(folder, moment, preset="pderl"):

@@ -20,6 +20,7 @@ from genepool.learning.lessons import Lesson
 from genepool.learning.sac import SAC, Teacher
 from genepool.learning.td3 import BLOCK
 from genepool.networks import Actor, Linear, QNetwork, SquashedGaussian, deterministic
+from genepool.runs.folder import CLOCKED
 from genepool.schedule import Clock, synchronous
 from genepool.types import Candidate, Individual, Transitions
 
@@ -506,7 +507,7 @@ def trained(folder, loop, generations, frames=500):
     for record in run:
         if record["generation"] == generations:
             break
-    return [{k: v for k, v in row.items() if k not in ("seconds", "wall")} for row in run.folder.records], run
+    return [{k: v for k, v in row.items() if k not in CLOCKED} for row in run.folder.records], run
 
 
 @pytest.mark.parametrize("loop", LOOPS)

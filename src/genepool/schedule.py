@@ -68,11 +68,12 @@ class Workers(Protocol):
 
 
 class Clock:
-    """Seconds spent in each phase, the phase that is on now, and in asynchronous runs what happened in which order."""
+    """Seconds spent in each phase, the phase that is on now, and in asynchronous runs what happened in which order and when."""
 
     def __init__(self):
         self.seconds: dict[str, float] = {}
         self.events: list[str] = []
+        self.moments: list[float] = []  # of the events, as `time.perf_counter` has it
         self.phase = ""
 
     @contextmanager
@@ -84,9 +85,14 @@ class Clock:
         finally:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - begun
 
+    def note(self, event: str) -> None:
+        """Take note that something happened now."""
+        self.events.append(event)
+        self.moments.append(time.perf_counter())
+
     def clear(self) -> None:
         """Begin a new count."""
-        self.seconds, self.events = {}, []
+        self.seconds, self.events, self.moments = {}, [], []
 
 
 def synchronous(
@@ -127,10 +133,6 @@ def asynchronous(
     k_ask, k_tell, k_learn = jax.random.split(key, 3)
     outcomes: list[Outcome] = []
     asked = studied = 0
-
-    def note(event: str) -> None:
-        clock.events.append(event)
-
     while True:
         steps = 0 if workers.studying else algorithm.due(state)
         if steps:
@@ -148,7 +150,7 @@ def asynchronous(
                 candidates, state = algorithm.ask(jax.random.fold_in(k_ask, asked), state, 1)
                 for candidate in candidates:
                     asked += 1
-                    note(f"ask {candidate.number}")
+                    clock.note(f"ask {candidate.number}")
                     workers.submit(candidate)
             if candidates:
                 continue
@@ -157,11 +159,11 @@ def asynchronous(
         with clock("breeding"):
             if isinstance(done, Learnt):
                 state = replace(state, learner=done.state.learner)
-                note("learnt")
+                clock.note("learnt")
             else:
                 state = jax.block_until_ready(algorithm.tell(jax.random.fold_in(k_tell, len(outcomes)), state, [done]))
                 outcomes.append(done)
-                note(f"tell {done.candidate.number}")
+                clock.note(f"tell {done.candidate.number}")
 
 
 SCHEDULES = {"synchronous": synchronous, "asynchronous": asynchronous}

@@ -56,6 +56,7 @@ class History:
     seconds: dict[str, np.ndarray]  # [G] each, by phase
     candidates: Candidates
     events: np.ndarray  # [E, 3]: ASK, TELL or LEARNT, the candidate's number, the place among the records
+    moments: np.ndarray  # [E] seconds of the run's wall clock, NaN where a record has none
 
     @property
     def finished(self) -> bool:

@@ -1,6 +1,6 @@
 """The machinery: series of the strategy and of the learner, where the time went, and who was out while who was told."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -120,7 +120,7 @@ def _by_workers(systems: Sequence[System]) -> list[tuple[str, list[History]]]:
 
 
 def schedule(group: Group) -> Drawing | None:
-    """Who was out while who was told, by order of events (AES-RL Figure 1)."""
+    """Who was out while who was told (AES-RL Figure 1): by the run's own clock, or by order of events where it kept none."""
     found = [(system, run) for system in group.systems for run in system.runs[:1] if len(run.events)]
     if not found:
         return None
@@ -130,34 +130,45 @@ def schedule(group: Group) -> Drawing | None:
     rows = []
     for axes, (system, run), (bars, learnt) in zip(all_axes, found, drawn, strict=True):
         kinds = dict(zip(run.candidates.number.tolist(), run.candidates.maker.tolist(), strict=True))
-        for number, lane, begin, end in bars:
+        at, timed = clock(run)
+        wide = (at(len(run.events)) - at(len(run.events) - MOST)) / 40  # enough to write a number in
+        for number, lane, asked, told in bars:
+            begin, end = at(asked), at(told)
             kind = run.candidates.makers[kinds[number]] if number in kinds else "still out"
             shade = "#DDDDDD" if kind == "still out" else KINDS.get(kind, COLOURS[0])
             name = kind if kind in KINDS or kind == "still out" else "individual"
             axes.barh(lane, end - begin, left=begin, height=0.75, color=shade, edgecolor="white", label=name)
-            if end - begin >= 2:
+            if end - begin >= wide:
                 ink = "#333333" if kind == "still out" else "white"
                 axes.annotate(str(number), ((begin + end) / 2, lane), ha="center", va="center", fontsize=6, color=ink)
-            rows.append((system.label, run.name, number, lane + 1, begin, end, kind))
-        for at in learnt:
-            axes.axvline(at, color=COLOURS[3], linewidth=1.0, linestyle=":", label="learning handed in")
+            rows.append((system.label, run.name, number, lane + 1, begin, end, "seconds" if timed else "events", kind))
+        for place in learnt:
+            axes.axvline(at(place), color=COLOURS[3], linewidth=1.0, linestyle=":", label="learning handed in")
         lanes = max(lane for _, lane, _, _ in bars) + 1
         axes.set_yticks(range(lanes), [str(lane + 1) for lane in range(lanes)])
         axes.set(
             ylabel="out at once",
             title=f"{system.label}, seed {run.config['seed']}, workers {run.config.get('workers', 'local')}",
         )
-        axes.set_xlabel("order of events: asked, told, learnt (not time: records hold none)")
+        axes.set_xlabel("seconds of the run's clock" if timed else "order of events (not time: the records hold none)")
     legend_below(figure, all_axes, columns=5)
     return Drawing(
         "schedule",
         "Who was out while who was told",
         f"The last {MOST} events of each asynchronous system's first seed. A bar begins where a candidate is asked for and ends where "
-        "it is told; the axis counts events and is no clock. Lanes are the lowest that were free, not the workers' own numbers.",
+        "it is told. Lanes are the lowest that were free, not the workers' own numbers.",
         figure,
-        ("system", "run", "candidate", "lane", "asked_at_event", "told_at_event", "made_by"),
+        ("system", "run", "candidate", "lane", "asked_at", "told_at", "counted_in", "made_by"),
         rows,
     )
+
+
+def clock(run: History) -> tuple[Callable[[int], float], bool]:
+    """Where the places of events stand on an axis, and whether that is a clock's: all of them must have a moment."""
+    timed = bool(np.isfinite(run.moments).all())
+    marks = run.moments if timed else np.arange(len(run.events), dtype=float)
+    after = marks[-1] if timed else float(len(run.events))
+    return lambda place: float(marks[max(place, 0)]) if place < len(marks) else float(after), timed
 
 
 def spans(run: History, most: int = MOST) -> tuple[list[tuple[int, int, int, int]], list[int]]:

@@ -14,7 +14,7 @@ from genepool.runs.folder import Folder
 
 # all else that is a number, or a list of numbers, is a series to be drawn
 ELSEWHERE = {"generation", "frames", "true_frames", "wall", "ledger", "fitness", "clone", "clones"}
-ELSEWHERE |= {"candidates", "events", "seconds", *(f"{who}_test" for who in TESTED)}
+ELSEWHERE |= {"candidates", "events", "moments", "seconds", *(f"{who}_test" for who in TESTED)}
 ELSEWHERE |= {"champion", "round", "iteration"}  # places and counts, which say nothing as a curve
 
 
@@ -79,6 +79,7 @@ class _Reader:
         self.candidates: list[tuple] = []
         self.makers: dict[str, int] = {}
         self.events: list[tuple[int, int, int]] = []
+        self.moments: list[float] = []
 
     def add(self, record: dict[str, Any]) -> None:
         at, nan = self.count, float("nan")
@@ -99,6 +100,7 @@ class _Reader:
         for event in record.get("events", ()):
             word, _, number = event.partition(" ")
             self.events.append(({"ask": ASK, "tell": TELL}.get(word, LEARNT), int(number or -1), at))
+        self.moments += record.get("moments") or [nan] * len(record.get("events", ()))
         self.count += 1
 
     def _tried(self, at: int, candidate: dict[str, Any], clones: bool) -> tuple:
@@ -148,6 +150,7 @@ class _Reader:
             seconds={key: np.nan_to_num(self._column(rows)) for key, rows in self.seconds.items()},
             candidates=tried,
             events=np.array(self.events, np.int64).reshape(-1, 3),
+            moments=np.array(self.moments, float),
         )
 
     def _column(self, rows: list[tuple[int, float]]) -> np.ndarray:

@@ -4,7 +4,6 @@ A member is a policy with its critic and optimisers. Policies share data as GPO'
 played counts by how much likelier it is under one's own policy.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from genepool.errors import UserError
@@ -19,6 +19,7 @@ from genepool.learning.returns import Advantages, Batch, discounted
 from genepool.networks import Activation, VNetwork
 from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.stochastic import Scale, StochasticPolicy, new_scale
+from genepool.trees import host_random
 
 
 class Shared(NamedTuple):
@@ -80,31 +81,35 @@ class Critic:
         plain = lambda *size: (jnp.zeros(size), jnp.ones(size))
         return Fitted(network, adam_init(network), plain(observation_size), plain())
 
-    def fit(self, key: Array, fitted: Fitted, s: Array, returns: Array) -> tuple[Fitted, Array]:
-        """The critic after its epochs on these returns, and its loss."""
+    def fit(self, rows: Array | None, fitted: Fitted, s: Array, returns: Array) -> tuple[Fitted, Array]:
+        """The critic after its steps on these returns, each on its own `rows` of them, [steps, ...], and its loss."""
         scales = [(jnp.mean(x, axis=0), jnp.std(x, axis=0) + 1e-8) for x in (s, returns)]
         (x, y), adam = [(v - mean) / std for v, (mean, std) in zip((s, returns), scales, strict=True)], Adam(self.rate)
-
-        rows_of = rows_by_step(key, len(y), self.epochs, self.minibatches)
 
         def loss(network: VNetwork, rows: Array | slice) -> Array:
             return jnp.mean((network(x[rows]) - y[rows]) ** 2)
 
         def step(k: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
             network, state = carry
-            return adam.step(network, jax.grad(loss)(network, rows_of(k)), state)
+            return adam.step(network, jax.grad(loss)(network, _all_or(rows, k)), state)
 
         network, state = jax.lax.fori_loop(0, self.epochs * self.minibatches, step, (fitted.network, fitted.optimiser))
         return Fitted(network, state, *scales), loss(network, slice(None))
 
 
-def rows_by_step(key: Array, n: int, epochs: int, minibatches: int) -> Callable[[Array], Array | slice]:
-    """The rows of step k: all, or the next part of a shuffle of its epoch's own."""
+def rows_by_step(key: Array, n: int, epochs: int, minibatches: int) -> np.ndarray | None:
+    """The rows of each step, [steps, ...]: parts of a shuffle of its epoch's own; none where a step takes all.
+
+    NumPy shuffles: to sort random numbers, as XLA would, takes a third as long as all that is learnt.
+    """
     if minibatches == 1:
-        return lambda k: slice(None)
-    orders = jax.vmap(lambda k: jax.random.permutation(k, n))(jax.random.split(key, epochs))
-    parts = orders[:, : n // minibatches * minibatches].reshape(epochs * minibatches, -1)
-    return lambda k: parts[k]
+        return None
+    orders = host_random(key).permuted(np.tile(np.arange(n, dtype=np.int32), (epochs, 1)), axis=1)
+    return orders[:, : n // minibatches * minibatches].reshape(epochs * minibatches, -1)
+
+
+def _all_or(rows: Array | None, step: Array) -> Array | slice:
+    return slice(None) if rows is None else jnp.asarray(rows)[step]
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,11 @@ class PPO:
         self, key: Array, member: Member, place: int, shared: Shared, returns: Array, near: Array, sharing: Any
     ) -> tuple[Member, Report]:
         """The member after an update on its own rows, [place], and those of the policies that are `near` it."""
-        return _improved(self, sharing, key, member, place, shared, returns, near)
+        n, keys = returns.shape[0], jax.random.split(key)
+        orders = [
+            rows_by_step(k, n, part.epochs, part.minibatches) for k, part in zip(keys, (self, self.critic), strict=True)
+        ]
+        return _improved(self, sharing, orders, member, place, shared, returns, near)
 
     def gain(self, policy: StochasticPolicy, rows: Shared, max_ratio: float | None) -> tuple[Array, Any]:
         """mean [ rho A ] over rows of whomever, and the distributions it was found by."""
@@ -226,22 +235,25 @@ def _judged(mutation: PPO, member: Member, batch: Batch) -> tuple[Member, Shared
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _improved(
-    mutation: PPO, sharing: Any, key: Array, member: Member, place: Array, shared: Shared, returns: Array, near: Array
+    mutation: PPO,
+    sharing: Any,
+    orders: list[Array | None],
+    member: Member,
+    place: Array,
+    shared: Shared,
+    returns: Array,
+    near: Array,
 ) -> tuple[Member, Report]:
-    """`shared` is [m, B, ...]; `near` is [m], whose rows count."""
+    """`shared` is [m, B, ...]; `near` is [m], whose rows count; `orders` are the rows of the policy's and the critic's steps."""
     of = lambda j: Shared(*(jax.lax.dynamic_index_in_dim(column, j, keepdims=False) for column in shared))
-    own, k_policy, k_critic = of(place), *jax.random.split(key)
-    n, weight, weights = own.advantage.shape[0], 1.0, (jnp.ones(()), jnp.ones(()))
+    own, weight, weights = of(place), 1.0, (jnp.ones(()), jnp.ones(()))
     if sharing is not None:
         others = jnp.argsort(~(near & (jnp.arange(near.size) != place)), stable=True)  # those that are near come first
         count = jnp.sum(near) - near[place]
         weight = 1.0 / (1 + count) if sharing.normalise else 1.0
         weights = _weights(member, of, others, count)
     before = member.policy.distribution(own.observation)
-    adam, rows_of = (
-        Adam(mutation.rate, mutation.max_norm),
-        rows_by_step(k_policy, n, mutation.epochs, mutation.minibatches),
-    )
+    adam = Adam(mutation.rate, mutation.max_norm)
 
     def own_loss(policy: StochasticPolicy, rows: Any) -> Array:
         gain, now = mutation.gain(policy, Shared(*(column[rows] for column in own)), None)
@@ -256,7 +268,7 @@ def _improved(
 
     def step(k: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         policy, state = carry
-        rows = rows_of(k)
+        rows = _all_or(orders[0], k)
         gradient = jax.grad(own_loss)(policy, rows)
         if sharing is not None:
             add = lambda at, so_far: jax.tree.map(jnp.add, so_far, jax.grad(other_loss)(policy, others[at], rows))
@@ -266,7 +278,7 @@ def _improved(
     policy, state = jax.lax.fori_loop(0, mutation.steps, step, (member.policy, member.optimiser))
     after = policy.distribution(own.observation)
     kl = jnp.mean(before.kl(after))
-    critic, critic_loss = mutation.critic.fit(k_critic, member.critic, own.observation, returns)
+    critic, critic_loss = mutation.critic.fit(orders[1], member.critic, own.observation, returns)
     if policy.scale is not None:  # last, for all that was played is judged by the policy that played it
         policy = eqx.tree_at(lambda p: p.scale, policy, policy.scale.seen(own.observation))
     gain = mutation.gain(policy, own, None)[0]

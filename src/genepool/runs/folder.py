@@ -16,6 +16,7 @@ from typing import Any
 from genepool.errors import UserError
 
 KEPT = 2  # checkpoints
+CLOCKED = ("seconds", "wall", "moments")  # of a record, what tells the time; all else is the same whenever it is played
 
 
 class Folder:

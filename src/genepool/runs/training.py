@@ -123,8 +123,9 @@ class Run:
         self._count(outcomes)
         self.frames += sum(outcome.frames for outcome in outcomes)
         self._count(tests)
+        moments = [round(self.wall + moment - begun, 3) for moment in self.clock.moments]
         self.wall += time.perf_counter() - begun
-        return self._record(outcomes, tests)
+        return self._record(outcomes, tests) | ({"moments": moments} if moments else {})
 
     def _tests(self, key: jax.Array) -> list[Outcome]:
         """Fresh episodes of the policies worth testing, at the algorithm's own intervals."""

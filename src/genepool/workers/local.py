@@ -64,12 +64,16 @@ class LocalWorkers:
         return outcomes
 
     def _play(self, tickets: list[Ticket]) -> list["Played"]:
-        """What comes of each ticket: all cores play one batch together, or each plays batches of its own."""
+        """What comes of each ticket. A crew of threads plays batches of its own: none waits for another's step.
+
+        Each has at least as many episodes as the crew has threads, for they take turns at all that is Python. Ten small actors
+        on two cores take 2.4 times as long as their physics so, and 3.1 times in one batch.
+        """
         if not tickets:
             return []
         threads = self.task.threads
-        batches = batched(tickets, threads)
-        crew = min(threads, len(batches))
+        crew = min(threads, math.isqrt(len(tickets)))
+        batches = batched(tickets, crew)
 
         def go(batch: list[Ticket]) -> list[Played]:
             try:
@@ -131,11 +135,9 @@ def taught(candidates: Sequence[Candidate]) -> list[Individual]:
 
 
 def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:
-    """The tickets in order: in one batch if they fit, else in batches of about the same size, as many for each of a crew."""
+    """The tickets in order, in batches of about the same size, as many for each of a crew."""
     heaviest = max(sum(4 * np.size(leaf) for leaf in jax.tree.leaves(ticket.actor)) for ticket in tickets)
     most = min(max(CACHE // heaviest, 1), CAPACITY)
-    if len(tickets) <= most:
-        return [tickets]
     count = min(crew * -(-len(tickets) // (most * crew)), len(tickets))
     borders = [len(tickets) * k // count for k in range(count + 1)]
     return [tickets[begin:end] for begin, end in pairwise(borders)]
