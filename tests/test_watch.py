@@ -101,6 +101,15 @@ def test_the_camera_goes_with_the_robot(monkeypatch):
     assert np.sum((red > green + 30) & (green > blue + 20)) > 1_000  # of its skin
 
 
+def test_a_window_is_large_and_its_camera_goes_with_the_robot_too():
+    environment = stage(find("HalfCheetah-v5", "gymnasium"), "human")  # it opens when it is first drawn
+    robot = environment.unwrapped
+    renderer, fixed = robot.mujoco_renderer, 2  # MuJoCo's number for a camera of the model
+    environment.close()
+    assert renderer.default_cam_config == {"type": fixed, "fixedcamid": robot.model.camera("track").id}
+    assert (renderer.width, renderer.height) == (1280, 800)
+
+
 def test_a_champion_of_another_engine_is_played_in_gymnasium_and_that_is_said(capsys, tmp_path):
     run = champion(tmp_path / "run", PENDULUM, engine="gymnasium")
     config = json.loads((run / "config.json").read_text())

@@ -1,6 +1,5 @@
 """Champions before the camera: their episodes, played in Gymnasium, the engine that draws."""
 
-import contextlib
 import inspect
 import math
 from collections.abc import Sequence
@@ -133,10 +132,7 @@ def stage(task: Task, mode: str) -> Any:
     if environment.render_mode != mode:
         environment.close()
         raise UserError(f"{task.id} draws nothing: let its function take render_mode, and draw for {mode!r}")
-    robot = environment.unwrapped
-    with contextlib.suppress(AttributeError, KeyError):  # no robot of MuJoCo's, or one with no such camera
-        # Gymnasium 1.4 lets HalfCheetah and Swimmer run out of the picture
-        robot.mujoco_renderer.camera_id = robot.model.camera("track").id
+    gymnasium_engine.follow(environment)
     return environment
 
 

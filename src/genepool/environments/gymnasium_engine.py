@@ -23,6 +23,7 @@ with warnings.catch_warnings():
 
     from genepool.environments import cyclic, hills, rllab
 
+WINDOW = (1280, 800)  # pixels
 OWN = {id.removesuffix("-v0"): id for id in (cyclic.ID, *hills.IDS, *rllab.TASKS)}  # our tasks, by name and by id
 
 
@@ -80,6 +81,18 @@ def make(task: str, **more: Any) -> Any:
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         return gymnasium.make(id, **options, **more)
+
+
+def follow(environment: Any) -> None:
+    """Have a robot of MuJoCo's kept in the picture: Gymnasium 1.4 lets HalfCheetah and Swimmer run out of it."""
+    robot = environment.unwrapped
+    with contextlib.suppress(AttributeError, KeyError):  # no robot of MuJoCo's, or one with no such camera
+        renderer, own = robot.mujoco_renderer, robot.model.camera("track").id
+        renderer.camera_id = own  # of pictures; a window begins with these
+        fixed = importlib.import_module("mujoco").mjtCamera.mjCAMERA_FIXED
+        renderer.default_cam_config = {"type": int(fixed), "fixedcamid": own}
+        if environment.render_mode == "human":
+            renderer.width, renderer.height = WINDOW
 
 
 def parsed(task: str) -> tuple[str, dict[str, Any]]:
