@@ -5,8 +5,7 @@ they play; then couples are selected, and each couple's child, which imitates no
 place in the next population.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -18,28 +17,19 @@ import tyro
 from jax import Array
 
 from genepool import trees
+from genepool.algorithms import breeding
 from genepool.algorithms.roll import Roll, draw_seeds, new_roll
 from genepool.environments.task import Task
 from genepool.errors import UserError
-from genepool.evolution.couples import Fittest, Sharing, random_couples
-from genepool.evolution.imitation import Expert, ParameterSpace, Played, Selector, StateSpace, Student
+from genepool.evolution.couples import Fittest, Sharing
+from genepool.evolution.imitation import ParameterSpace, StateSpace
 from genepool.learning.ppo import A2C, PPO, Member, Report, Shared
 from genepool.learning.returns import Batch, batch_of
-from genepool.machine import cores
-from genepool.networks import VNetwork
-from genepool.optimiser import adam_init
+from genepool.machine import each
 from genepool.stochastic import StochasticPolicy, draw_noise
 from genepool.types import Candidate, Individual, Outcome
 
 SCORES = 10  # iterations whose mean return says who is the champion
-
-
-class Genetics(eqx.Module):
-    """The couples of the last selection and what their children learn by."""
-
-    couples: np.ndarray  # [m, 2]
-    selectors: Selector  # [m]
-    students: Student  # [m]
 
 
 class GPOLearner(eqx.Module):
@@ -47,7 +37,7 @@ class GPOLearner(eqx.Module):
 
     members: Member  # [m]
     near: np.ndarray  # [m, m]: S_i, fixed for the round
-    genetics: Genetics | None
+    genetics: breeding.Genetics | None
     reports: np.ndarray  # [m, ...]: of each member's last update
     iterations: np.ndarray  # mutations so far
     selected: np.ndarray  # rounds after which couples were selected
@@ -56,22 +46,12 @@ class GPOLearner(eqx.Module):
     bred: np.ndarray  # rounds whose children took the population's place
 
 
-class Archive(eqx.Module):
-    """What the policies played in the latest iterations, by which experts are made; and what children are to imitate."""
-
-    observation: np.ndarray  # [m, iterations * B, |S|]
-    returns: np.ndarray  # [m, iterations * B], of the trajectory that holds the row
-    first: np.ndarray  # [m, iterations * B], where trajectories begin
-    states: np.ndarray  # [m, expert's and student's frames, |S|]
-    uniform: np.ndarray  # [m, ...]: what decides which parent is imitated in each
-
-
 class GPOState(eqx.Module):
     """Everything that training changes. `ask` and `tell` never write `learner`."""
 
     learner: GPOLearner
     batch: Batch  # [m, B, ...]: what was played last
-    archive: Archive | None
+    archive: breeding.Archive | None
     scores: np.ndarray  # [m, SCORES]: mean returns of the latest iterations of the round, NaN where there are fewer
     numbers: np.ndarray  # [m]: the candidates that last played for each policy
     arrived: np.ndarray  # outcomes of the stage so far
@@ -156,21 +136,9 @@ class GPO:
         made = [self._member(jax.random.fold_in(key, i)) for i in range(m)]
         members, zero, archive, genetics = trees.stack(made), np.zeros((), np.int64), None, None
         if self._breeds:
-            selector, rooms = None, (0, 0)
-            if isinstance(self.crossover, StateSpace):
-                network = VNetwork(key, sizes[0], self.crossover.selector_hidden, "tanh")
-                selector = Selector(network, made[0].policy.scale)
-                rooms = min(self.crossover.iterations, self.iterations) * self.batch, sum(self._frames)
-            student = Student(made[0].policy, adam_init(made[0].policy)) if selector else None
-            stacked = trees.stack([Genetics(np.zeros(2, np.int64), selector, student)] * m)
-            genetics = replace(stacked, couples=np.zeros((m, 2), np.int64))
-            archive = Archive(
-                np.zeros((m, rooms[0], sizes[0]), np.float32),
-                np.zeros((m, rooms[0]), np.float32),
-                np.zeros((m, rooms[0]), bool),
-                np.zeros((m, rooms[1], sizes[0]), np.float32),
-                np.zeros((m, rooms[1]), np.float32),
-            )
+            kept = min(self.crossover.iterations, self.iterations) * self.batch if self._frames else 0
+            genetics = breeding.new_genetics(key, self.crossover, made[0].policy, m)
+            archive = breeding.new_archive(m, kept, sum(self._frames), sizes[0])
         reports = np.zeros((m, len(Report._fields)), np.float32)
         learner = GPOLearner(members, np.eye(m, dtype=bool), genetics, reports, *(zero,) * 5)
         widths = (sizes[:1], sizes[1:], (), sizes[:1], (), (), ())
@@ -231,12 +199,8 @@ class GPO:
         learner = state.learner
         if at is None:
             return trees.take(learner.members.policy, place)
-        return trees.take(learner.genetics.students.policy, place) if at else self._expert(learner, place)
-
-    def _expert(self, learner: GPOLearner, place: int) -> Expert:
-        selector = trees.take(learner.genetics.selectors, place)
-        x, y = (trees.take(learner.members.policy, parent) for parent in learner.genetics.couples[place])
-        return Expert(selector, x, y, self.crossover.choice)
+        genetics, policies = learner.genetics, learner.members.policy
+        return trees.take(genetics.students.policy, place) if at else genetics.expert(self.crossover, policies, place)
 
     def _ancestry(self, state: GPOState, place: int) -> dict[str, Any]:
         """Whose child or successor the policy is."""
@@ -338,17 +302,19 @@ class GPO:
         """One iteration of MUTATE: every policy on what all of them played, each by one compiled call on a core of its own."""
         learner, m = state.learner, self.population
         members = [trees.take(learner.members, i) for i in range(m)]
-        judged = _each(lambda i: self.mutation.judge(members[i], Batch(*(column[i] for column in state.batch))), m)
+        judged = each(
+            lambda i: self.mutation.judge(members[i], Batch(*(column[i] for column in state.batch))), range(m)
+        )
         shared = Shared(*(jnp.stack(column) for column in zip(*(given for _, given, _ in judged), strict=True)))
         near = learner.near
         if self.sharing and int(learner.iterations) % self.iterations == 0:  # before the round's first update
-            near = self.sharing.near(_divergence(learner.members.policy, state.batch.observation))
+            near = self.sharing.near(breeding.divergence(learner.members.policy, state.batch.observation))
 
         def improve(i: int) -> tuple[Member, Report]:
             k, (member, _, returns) = jax.random.fold_in(key, i), judged[i]
             return self.mutation.improve(k, member, i, shared, returns, near[i], self.sharing)
 
-        improved = _each(improve, m)
+        improved = each(improve, range(m))
         reports = np.array([report for _, report in improved], np.float32)
         return replace(
             learner,
@@ -359,80 +325,33 @@ class GPO:
         )
 
     def _selected(self, key: Array, state: GPOState) -> GPOLearner:
-        """SELECT: couples by what their policies brought in the last iteration, or drawn."""
         learner = state.learner
-        if self.selection is None:
-            couples = random_couples(trees.host_random(key), self.population)
-        else:
-            kl = np.zeros((self.population,) * 2)
-            if self.selection.diversity:
-                kl = _divergence(learner.members.policy, state.batch.observation)
-            left = 1.0 - float(learner.selected) / max(1, self._crossovers - 1)
-            couples = self.selection(state.scores[:, -1], kl, left)
-        genetics = replace(learner.genetics, couples=couples)
+        left = 1.0 - float(learner.selected) / max(1, self._crossovers - 1)
+        known = state.scores[:, -1], learner.members.policy, state.batch.observation
+        genetics = replace(learner.genetics, couples=breeding.select(key, self.selection, *known, left))
         return replace(learner, genetics=genetics, selected=learner.selected + 1)
 
     def _crossed(self, key: Array, state: GPOState) -> GPOLearner:
         """CROSSOVER, as far as it can go: make the experts; have the students imitate them; let the children in."""
-        learner = state.learner
+        learner, fitness, archive = state.learner, state.scores[:, -1], state.archive
+        policies, genetics = learner.members.policy, learner.genetics
         if learner.fitted < learner.selected:
             learner = replace(learner, fitted=learner.fitted + 1)
             if not isinstance(self.crossover, StateSpace):
-                return self._bred(learner, state, self._plain_children(key, learner, state))
-            return replace(learner, genetics=self._experts(key, state))
-        genetics, archive = learner.genetics, state.archive
+                return self._bred(
+                    learner, fitness, breeding.plain_children(key, self.crossover, genetics, policies, fitness)
+                )
+            made = breeding.experts(key, self.crossover, genetics, policies, fitness, archive)
+            return replace(learner, genetics=made)
         at = int(learner.imitated - learner.bred * len(self._frames))
-        count = sum(self._frames[: at + 1])
+        if at or self.crossover.expert_alone:  # else they play before they learn
+            genetics = breeding.imitate(key, self.crossover, genetics, policies, archive, sum(self._frames[: at + 1]))
+        learner = replace(learner, genetics=genetics, imitated=learner.imitated + 1)
+        return self._bred(learner, fitness, genetics.students.policy) if at + 1 == len(self._frames) else learner
 
-        def imitate(i: int) -> Student:
-            student, expert = trees.take(genetics.students, i), self._expert(learner, i)
-            if not at and not self.crossover.expert_alone:
-                return student  # it plays before it learns
-            k = jax.random.fold_in(key, i)
-            return self.crossover.imitate(k, student, expert, archive.states[i], archive.uniform[i], count)[0]
-
-        students = trees.stack(_each(imitate, self.population))
-        learner = replace(learner, genetics=replace(genetics, students=students), imitated=learner.imitated + 1)
-        return self._bred(learner, state, students.policy) if at + 1 == len(self._frames) else learner
-
-    def _experts(self, key: Array, state: GPOState) -> Genetics:
-        learner, archive = state.learner, state.archive
-        policies = learner.members.policy
-        played = [Played(archive.observation[i], archive.returns[i], archive.first[i]) for i in range(self.population)]
-        stronger = self._stronger(learner, state)
-
-        def make(i: int) -> tuple[Selector, Student]:
-            k_select, k_student = jax.random.split(jax.random.fold_in(key, i))
-            x, y = learner.genetics.couples[i]
-            better = trees.take(policies, stronger[i])
-            selector = self.crossover.select(k_select, played[x], played[y], better.scale)
-            return selector, self.crossover.student(k_student, better)
-
-        made = _each(make, self.population)
-        selectors, students = (trees.stack(part) for part in zip(*made, strict=True))
-        return Genetics(learner.genetics.couples, selectors, students)
-
-    def _plain_children(self, key: Array, learner: GPOLearner, state: GPOState) -> StochasticPolicy:
-        policies, stronger = learner.members.policy, self._stronger(learner, state)
-        if self.crossover is None:
-            return trees.stack([trees.take(policies, i) for i in stronger])
-        children = []
-        for i, (x, y) in enumerate(learner.genetics.couples):
-            parents = (trees.take(policies, parent) for parent in (x, y))
-            children.append(self.crossover.child(jax.random.fold_in(key, i), *parents))
-        return trees.stack(children)
-
-    def _stronger(self, learner: GPOLearner, state: GPOState) -> np.ndarray:
-        """Of every couple, who brought more; of equals the first."""
-        couples, fitness = learner.genetics.couples, state.scores[:, -1]
-        return couples[np.arange(len(couples)), fitness[couples].argmax(axis=1)]
-
-    def _bred(self, learner: GPOLearner, state: GPOState, children: StochasticPolicy) -> GPOLearner:
-        """The children take the population's place, with the critic and the penalty of the stronger parent and a new optimiser."""
-        stronger, old = self._stronger(learner, state), learner.members
-        heritage = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[stronger]), old)
-        fresh = jax.tree.map(jnp.zeros_like, old.optimiser)
-        members = replace(heritage, policy=jax.tree.map(jnp.asarray, children), optimiser=fresh)
+    def _bred(self, learner: GPOLearner, fitness: np.ndarray, children: StochasticPolicy) -> GPOLearner:
+        """The children take the population's place."""
+        members = breeding.heirs(learner.members, children, learner.genetics.stronger(fitness))
         return replace(learner, members=members, bred=learner.bred + 1)
 
     def champion(self, state: GPOState) -> int:
@@ -457,31 +376,7 @@ class GPO:
         return own | {"beta": np.asarray(learner.members.beta).tolist()} | figures
 
 
-def _each(do: Callable[[int], Any], m: int) -> list[Any]:
-    """What is done for each of m, one core for each: they are independent, so the bits are those of one after the other."""
-    if cores() == 1 or m == 1:
-        return [jax.block_until_ready(do(i)) for i in range(m)]
-    with ThreadPoolExecutor(min(cores(), m)) as pool:
-        return list(pool.map(lambda i: jax.block_until_ready(do(i)), range(m)))
-
-
 def _with(array: np.ndarray, at: Any, value: Any) -> np.ndarray:
     """The array with the value written to it, in place."""
     array[at] = value
     return array
-
-
-@jax.jit
-def _kl_matrix(policies: StochasticPolicy, states: Array) -> Array:
-    """[m, m]: mean over the states of i of KL(pi_i || pi_j)."""
-
-    def row(i: Array) -> Array:
-        pick = lambda k: jax.tree.map(lambda leaf: leaf[k], policies)
-        own = pick(i).distribution(states[i])
-        return jax.lax.map(lambda j: jnp.mean(own.kl(pick(j).distribution(states[i]))), jnp.arange(states.shape[0]))
-
-    return jax.lax.map(row, jnp.arange(states.shape[0]))
-
-
-def _divergence(policies: StochasticPolicy, states: np.ndarray) -> np.ndarray:
-    return np.asarray(_kl_matrix(policies, states))

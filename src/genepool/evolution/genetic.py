@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -18,7 +17,7 @@ from genepool.errors import UserError
 from genepool.evolution.crossover import Distillation, ElementCopy, RowCopy
 from genepool.evolution.mutation import Gaussian, Proximal
 from genepool.evolution.selection import Mating, distances, survival
-from genepool.machine import cores
+from genepool.machine import each
 from genepool.types import Candidate, Individual, Outcome, Population
 
 FATES = ("elite", "selected", "discarded")
@@ -185,10 +184,12 @@ class Generational:
         """The members with the children in their slots, which slots those are, and the slots of everyone's parents."""
         members = [trees.take(tried, slot) for slot in source]
         crossed, parents = np.zeros(len(source), bool), np.stack([source, np.full(len(source), -1)], axis=1)
-        keys = [jax.random.fold_in(key, n) for n in range(len(matches))]
-        mate = lambda k, match: cross(self.crossover, k, trees.take(tried, match.x), trees.take(tried, match.y), critic)
-        with ThreadPoolExecutor(cores()) as pool:  # children are independent: each core makes its own
-            broods = list(pool.map(lambda k, match: jax.block_until_ready(mate(k, match)), keys, matches))
+
+        def mate(n: int) -> tuple[Individual, ...]:
+            x, y = (trees.take(tried, parent) for parent in (matches[n].x, matches[n].y))
+            return cross(self.crossover, jax.random.fold_in(key, n), x, y, critic)
+
+        broods = each(mate, range(len(matches)))
         for match, children in zip(matches, broods, strict=True):
             for slot, child in zip(match.slots, children, strict=True):
                 members[slot], crossed[slot], parents[slot] = child, True, (match.x, match.y)

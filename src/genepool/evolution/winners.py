@@ -4,7 +4,6 @@ With no crossover, no tuning and nobody injected it is OpenAI-ES (Salimans et al
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -19,7 +18,7 @@ from genepool import trees
 from genepool.errors import UserError
 from genepool.evolution.crossover import ElementCopy, RowCopy
 from genepool.evolution.tuning import AMT, LinearTuning
-from genepool.machine import cores
+from genepool.machine import each
 from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.types import Candidate, Individual, Outcome
 
@@ -254,8 +253,7 @@ def _summed(seeds: np.ndarray, slopes: np.ndarray, size: int) -> np.ndarray:
             total += weights[k] * direction(int(names[k]), size)
         return total
 
-    with ThreadPoolExecutor(cores()) as pool:
-        return sum(pool.map(part, range(0, len(names), 8)), np.zeros(size, np.float32))
+    return sum(each(part, range(0, len(names), 8)), np.zeros(size, np.float32))
 
 
 def _cosine(x: np.ndarray, y: np.ndarray) -> float:

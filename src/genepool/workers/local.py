@@ -14,7 +14,7 @@ from jax import Array
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.machine import cores
+from genepool.machine import each
 from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 
 CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
@@ -126,12 +126,11 @@ def taught(candidates: Sequence[Candidate]) -> list[Individual]:
     def learn(candidate: Candidate) -> Individual:
         if candidate.lesson is None:
             return candidate.individual
-        return candidate.individual._replace(actor=jax.block_until_ready(candidate.lesson(candidate.individual.actor)))
+        return candidate.individual._replace(actor=candidate.lesson(candidate.individual.actor))
 
     if not any(candidate.lesson for candidate in candidates):
         return [candidate.individual for candidate in candidates]
-    with ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(learn, candidates))
+    return each(learn, candidates)
 
 
 def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:
