@@ -1,6 +1,7 @@
 """What a run will cost, said beforehand: the arithmetic by hand, and a real run beside it."""
 
 import time
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 import genepool
 from genepool import cli
 from genepool.analysis.estimate import Measured, in_small, measure, predict
+from genepool.evolution.imitation import StateSpace
 from genepool.learning.ddpg import DDPG
+
+CROSSING = ("selecting", "crossover", "exploring")
 
 MEASURED = Measured(
     start=10.0,
@@ -40,6 +44,32 @@ def test_a_run_that_ends_in_its_warm_up_learns_nothing():
     found = predict(MEASURED, 5_000)
     assert found.seconds["learning"] == 0.0
     assert found.memory == pytest.approx(1e9 + 5_000 * 100.0)
+
+
+def test_between_rounds_there_are_crossovers_with_frames_of_their_own():
+    rounds = replace(MEASURED, silent_frames=0, crossover=20.0, crossover_frames=500, crossover_every=4, crossovers=2)
+    found = predict(rounds, 12_500)  # 4,000 and 500, the same again, and 3,500 more
+    assert found.seconds["crossovers"] == 40.0
+    assert found.seconds["acting and breeding"] == 12 * 0.5
+    assert found.seconds["learning"] == pytest.approx(12_000 * 0.003)
+    assert predict(rounds, 4_400).seconds["crossovers"] == 0.0
+    assert predict(rounds, 50_000).seconds["crossovers"] == 40.0  # there are no more
+
+
+def test_the_crossovers_of_gpo_are_in_the_estimate(tmp_path, monkeypatch):
+    """By a clock that stands still while other processes have the core."""
+    monkeypatch.setattr(time, "perf_counter", time.process_time)
+    crossover = StateSpace(iterations=2, expert_frames=400, student_frames=100, dagger=3)
+    sizes = {"population": 3, "rounds": 3, "iterations": 4, "batch": 400, "test_every": 4, "test_episodes": 2}
+    algorithm = genepool.gpo("Pendulum-v1", engine="gymnasium", crossover=crossover, **sizes)
+    measured = measure(algorithm, "gpo", 0.0)
+    assert (measured.crossover_every, measured.crossovers) == (4, 2)
+    assert measured.crossover_frames == 3 * (400 + 3 * 100)
+    records = list(genepool.train(algorithm, algorithm.budget, run=tmp_path / "run"))
+    took = [sum(record["seconds"].get(phase, 0.0) for phase in CROSSING) for record in records]
+    crossed = [seconds for seconds in took if seconds]
+    assert len(crossed) == 2
+    assert 1 / 1.5 < predict(measured, algorithm.budget).seconds["crossovers"] / sum(crossed) < 1.5
 
 
 def test_a_run_in_small_has_shorter_episodes_and_the_same_networks():

@@ -110,15 +110,16 @@ class GPO:
     def budget(self) -> int:
         """Transitions of all rounds, those of experts and students among them."""
         played = self.rounds * self.iterations * self.batch
-        return self.population * (played + self._crossovers * sum(self._frames))
+        return self.population * (played + self.crossovers * sum(self._frames))
 
     @property
-    def _crossovers(self) -> int:
+    def crossovers(self) -> int:
+        """Rounds that end with one."""
         return self.rounds - 1 + self.final_crossover
 
     @property
     def _breeds(self) -> bool:
-        return self._crossovers > 0
+        return self.crossovers > 0
 
     @property
     def _frames(self) -> tuple[int, ...]:
@@ -207,7 +208,7 @@ class GPO:
         done = int(state.iterations)
         if not done:
             return {}
-        if done % self.iterations == 0 and done // self.iterations <= self._crossovers:
+        if done % self.iterations == 0 and done // self.iterations <= self.crossovers:
             parents, by = (
                 state.learner.genetics.couples[place],
                 type(self.crossover).__name__ if self.crossover else "Copy",
@@ -237,7 +238,7 @@ class GPO:
         batch = Batch(*(_with(column, place, part) for column, part in zip(state.batch, rows, strict=True)))
         within = int(state.iterations) % self.iterations
         scores = state.scores.copy()
-        if within == 0 and state.iterations // self.iterations <= self._crossovers:
+        if within == 0 and state.iterations // self.iterations <= self.crossovers:
             scores[place] = np.nan  # a new policy
         scores[place] = np.append(scores[place, 1:], outcome.fitness)
         numbers, archive = _with(state.numbers, place, outcome.candidate.number), state.archive
@@ -274,7 +275,7 @@ class GPO:
         learner = state.learner
         if learner.iterations < state.iterations:
             return "learning"
-        breedings = min(int(learner.iterations) // self.iterations, self._crossovers)
+        breedings = min(int(learner.iterations) // self.iterations, self.crossovers)
         if learner.selected < breedings:
             return "selecting"
         if learner.fitted < learner.selected or learner.imitated < state.collected:
@@ -326,7 +327,7 @@ class GPO:
 
     def _selected(self, key: Array, state: GPOState) -> GPOLearner:
         learner = state.learner
-        left = 1.0 - float(learner.selected) / max(1, self._crossovers - 1)
+        left = 1.0 - float(learner.selected) / max(1, self.crossovers - 1)
         known = state.scores[:, -1], learner.members.policy, state.batch.observation
         genetics = replace(learner.genetics, couples=breeding.select(key, self.selection, *known, left))
         return replace(learner, genetics=genetics, selected=learner.selected + 1)

@@ -2,8 +2,8 @@
 
 Gradient steps are measured in a run in small: episodes cut to 100 frames, warm-ups and head starts in proportion, so that
 learning is on after seconds and every program is compiled that a real run compiles. Playing and breeding are measured in two generations of
-full length, of which the second counts. The rest is arithmetic. What comes once in many generations, GPO's crossover, is not
-in it.
+full length, of which the second counts. A crossover of GPO's is measured after as many iterations as it looks back on, and again
+the second of two counts. The rest is arithmetic.
 """
 
 import resource
@@ -21,7 +21,7 @@ import jax
 
 from genepool.learning.lessons import Lesson
 from genepool.runs.training import train
-from genepool.schedule import Algorithm
+from genepool.schedule import Algorithm, Clock, synchronous
 from genepool.types import Candidate, Individual
 from genepool.workers.local import LocalWorkers
 
@@ -48,6 +48,10 @@ class Measured:
     memory: float  # bytes at most so far
     row: float  # bytes of a transition in the replay
     rows: int  # that the replay can hold
+    crossover: float = 0.0  # between two rounds of GPO's
+    crossover_frames: int = 0
+    crossover_every: int = 1  # generations
+    crossovers: int = 0  # at most
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,9 @@ class Estimate:
 
 def predict(measured: Measured, frames: float) -> Estimate:
     """What a run of so many frames takes. Generations are whole: the last one is played to its end."""
-    generations = -(-frames // measured.generation_frames)
+    around = measured.crossover_every * measured.generation_frames + measured.crossover_frames
+    crossed = min(frames // around, measured.crossovers)
+    generations = crossed * measured.crossover_every - (-(frames - crossed * around) // measured.generation_frames)
     played = generations * measured.generation_frames
     learning = max(0.0, played - measured.silent_frames)
     seconds = {
@@ -73,7 +79,7 @@ def predict(measured: Measured, frames: float) -> Estimate:
         "acting and breeding": generations * measured.generation,
         "learning": learning * measured.steps_per_frame * measured.step + learning * measured.lessons,
         "tests": generations // measured.test_every * measured.test,
-    }
+    } | ({"crossovers": crossed * measured.crossover} if measured.crossovers else {})
     # the replay's own memory is taken from the beginning; a checkpoint copies what is filled of it
     return Estimate(seconds, measured.memory + measured.row * min(played, measured.rows))
 
@@ -94,6 +100,7 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
     try:
         state, generation, frames = _full_generation(algorithm, workers, run.state)
         test = _full_test(algorithm, workers, state)
+        crossing = _crossing(algorithm, workers)
     finally:
         workers.close()
     replay = getattr(state, "replay", None)
@@ -107,6 +114,7 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
         memory=_peak(),
         row=sum(leaf.nbytes for leaf in replay.data) / replay.capacity if replay else 0.0,
         rows=replay.capacity if replay else 0,
+        **crossing,
     )
 
 
@@ -204,6 +212,25 @@ def _full_test(algorithm: Algorithm, workers: LocalWorkers, state: Any) -> float
         begun = time.perf_counter()
         workers.map(tests)
     return time.perf_counter() - begun
+
+
+def _crossing(algorithm: Algorithm, workers: LocalWorkers) -> dict[str, Any]:
+    """What a crossover between two rounds takes, and how often there is one; nothing where there are no rounds."""
+    crossovers = getattr(algorithm, "crossovers", 0)
+    if not crossovers:
+        return {}
+    back = min(algorithm.iterations, getattr(algorithm.crossover, "iterations", 1))
+    small = replace(algorithm, rounds=3, iterations=back)
+    state, clock, outcomes = small.init(jax.random.key(0)), Clock(), []
+    for key in jax.random.split(jax.random.key(1), 2 * back):  # the first crossover compiles
+        clock.clear()
+        state, outcomes = synchronous(small, workers, key, state, clock)
+    return {
+        "crossover": sum(clock.seconds.get(phase, 0.0) for phase in ("selecting", "crossover", "exploring")),
+        "crossover_frames": sum(o.frames for o in outcomes if o.candidate.purpose != "fitness"),
+        "crossover_every": algorithm.iterations,
+        "crossovers": crossovers,
+    }
 
 
 def _peak() -> float:

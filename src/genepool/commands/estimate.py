@@ -12,7 +12,7 @@ USAGE = """\
 usage: genepool estimate PRESET TASK [--frames N] [options of genepool train]
 
 Measure for a minute or so, and say how long the run will take on this machine and how much memory. Episodes are taken to be as
-long as those of the untrained policy. GPO's crossovers are not in it.
+long as those of the untrained policy.
 
 example: genepool estimate pderl HalfCheetah-v5 --frames 1e6
 """
