@@ -94,6 +94,19 @@ def test_whoever_calls_a_program_runs_it_and_wakes_no_thread_of_jaxs_own():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+def test_a_crew_shares_out_the_episodes_evenly_and_in_order_as_many_at_once_as_their_weights_fit():
+    ticket = lambda size, seed: local.Ticket(np.zeros(size, np.float32), None, seed)
+    sizes = lambda size, count, crew: [len(b) for b in local.batched([ticket(size, k) for k in range(count)], crew)]
+    assert sizes(10, 10, 1) == [10]
+    assert sizes(10, 10, 3) == [3, 3, 4]
+    assert sizes(10, 2 * local.CAPACITY + 1, 1) == [43, 43, 43]
+    heavy = local.CACHE // 4 // 7  # seven of them fit
+    assert sizes(heavy, 100, 2) == [6, 6, 6, 7] * 4
+    assert sizes(local.CACHE, 3, 2) == [1, 1, 1]
+    batches = local.batched([ticket(10, k) for k in range(10)], 3)
+    assert [t.seed for batch in batches for t in batch] == list(range(10))
+
+
 def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():
     task = replace(find("Pendulum-v1", "gymnasium"), max_steps=5)
     everyone = candidates(task, 10, episodes=13)
