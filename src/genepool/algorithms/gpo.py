@@ -300,7 +300,10 @@ class GPO:
         return replace(state, learner=do(key, state))
 
     def _mutated(self, key: Array, state: GPOState) -> GPOLearner:
-        """One iteration of MUTATE: every policy on what all of them played, each by one compiled call on a core of its own."""
+        """One iteration of MUTATE: every policy on what all of them played, each by one compiled call on a core of its own.
+
+        As one program for all of them, updates on two cores take a fifth longer (`benchmarks/parts.py`, `stacked`).
+        """
         learner, m = state.learner, self.population
         members = [trees.take(learner.members, i) for i in range(m)]
         judged = each(
