@@ -292,6 +292,13 @@ def test_where_the_moments_of_events_are_on_record_they_stand_where_the_clock_sa
     assert [at(place) for place in range(4)] == [0.5, 2.5, 3.0, 3.0]  # who is still out, is so until the last event
 
 
+@pytest.mark.parametrize("moments", ["x", [1.0, 2.0], ["soon"]])
+def test_moments_that_are_none_or_not_of_the_events_are_damage(moments, tmp_path):
+    path = write_run(tmp_path / "run", [record(1, [row(0)], events=["ask 0"], moments=moments)])
+    with pytest.raises(UserError, match="is damaged: record 1"):
+        read(Folder(path))
+
+
 def test_runs_of_one_preset_with_other_settings_are_other_systems(tmp_path):
     other = PDERL | {"evolver": PDERL["evolver"] | {"mutation": {"part": "Proximal", "sigma": 0.05}}}
     kind = PDERL | {"evolver": PDERL["evolver"] | {"mutation": {"part": "Gaussian", "strength": 0.1}}}

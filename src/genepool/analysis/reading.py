@@ -97,10 +97,11 @@ class _Reader:
             self.seconds.setdefault(phase, []).append((at, seconds))
         for candidate in record.get("candidates", ()):
             self.candidates.append(self._tried(at, candidate, "clones" in record))
-        for event in record.get("events", ()):
+        events = record.get("events", ())
+        for event, moment in zip(events, record.get("moments") or [nan] * len(events), strict=True):
             word, _, number = event.partition(" ")
             self.events.append(({"ask": ASK, "tell": TELL}.get(word, LEARNT), int(number or -1), at))
-        self.moments += record.get("moments") or [nan] * len(record.get("events", ()))
+            self.moments.append(float(moment))
         self.count += 1
 
     def _tried(self, at: int, candidate: dict[str, Any], clones: bool) -> tuple:
