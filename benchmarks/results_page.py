@@ -143,19 +143,21 @@ def draw(row: Row, shown: dict[str, list[Seed]], bands: dict[str, Band], path: P
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     for k, (colour, (system, seeds)) in enumerate(zip(COLOURS, shown.items(), strict=False)):
         for seed in seeds:
-            axes.plot(seed.training, seed.returns, color=colour, alpha=0.35, linewidth=0.8)
+            dot = "o" if len(seed.returns) == 1 else None  # a line needs two
+            axes.plot(seed.training, seed.returns, color=colour, alpha=0.35, linewidth=0.8, marker=dot)
         if seeds:
             grid = np.linspace(max(s.training[0] for s in seeds), min(s.training[-1] for s in seeds), 200)
             mean = np.mean([np.interp(grid, seed.training, seed.returns) for seed in seeds], axis=0)
-            axes.plot(
-                grid, mean, color=colour, label=f"{system}, {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}"
-            )
+            label = f"{system}, {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}"
+            dot = "D" if max(len(seed.returns) for seed in seeds) == 1 else None
+            axes.plot(grid, mean, color=colour, label=label, marker=dot)
         if system in bands:
             band, beside = bands[system], (1.01 + 0.01 * k) * row.frames
             label = f"{system}, published at {row.frames:,} frames"
             middle, half = (band.high + band.low) / 2, (band.high - band.low) / 2
             axes.errorbar(beside, middle, half, color=colour, capsize=4, linewidth=1.5, linestyle="", label=label)
     axes.set(xlabel="training frames: all that were played, without the tests", ylabel="test return", title=row.task)
+    axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=110)

@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from benchmarks import results, results_page, runner
 from benchmarks.results import PLAN, Row, jobs_of
@@ -130,6 +132,19 @@ def test_a_run_leaves_its_tests_and_its_configuration_without_a_trace_of_the_mac
     assert str(Path.home()) not in text
     assert str(ROOT) not in text
     assert json.loads(text)["command"].startswith("genepool train cem Pendulum-v1 --frames 200 --seed 0 --engine")
+
+
+@pytest.mark.filterwarnings("ignore:No artists with labels")
+def test_a_run_with_a_single_test_is_drawn_as_a_point(tmp_path):
+    seeds = [results_page.Seed(np.array([1e6]), np.array([1e6]), np.array([level]), 1.0) for level in (10.0, 20.0)]
+    row = Row({"ES": "es"}, "Swimmer-v5", 1_000_000, 2, "each other")
+    inks = []
+    for name, shown in (("points", seeds), ("none", [])):
+        results_page.draw(row, {"ES": shown}, {}, tmp_path / f"{name}.png")
+        with Image.open(tmp_path / f"{name}.png") as picture:
+            red, _, blue = np.moveaxis(np.asarray(picture.convert("RGB"), int), 2, 0)
+            inks.append(int(np.sum(blue > red + 60)))
+    assert inks[0] > inks[1] + 150  # two dots and a diamond, beside the legend's line
 
 
 def test_the_page_is_made_of_what_is_there(trained, tmp_path):
