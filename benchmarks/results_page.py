@@ -157,7 +157,7 @@ def draw(row: Row, shown: dict[str, list[Seed]], bands: dict[str, Band], path: P
             middle, half = (band.high + band.low) / 2, (band.high - band.low) / 2
             axes.errorbar(beside, middle, half, color=colour, capsize=4, linewidth=1.5, linestyle="", label=label)
     axes.set(xlabel="training frames: all that were played, without the tests", ylabel="test return", title=row.task)
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, max(axes.get_xlim()[1], 1.04 * row.frames))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=110)
