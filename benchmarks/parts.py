@@ -302,7 +302,7 @@ def iteration(threads: int, quick: bool) -> list[Row]:
     The limit is what the target allows: 1.5 times mj_step for the frames and 1.8 times the FLOPs of the updates at GEMM speed.
     It is the second iteration of a round; in the first one of 36 it is also found out who is near.
     """
-    alone = genepool.gpo("HalfCheetah-v5", engine="envpool", sharing=genepool.Sharing(kl=0.0))
+    alone = genepool.gpo("HalfCheetah-v5", sharing=genepool.Sharing(kl=0.0))
     key, workers, timer, rows = jax.random.key(0), LocalWorkers(alone.task), gemm_timer(), []
     for name, kl in (("nobody", 0.0), ("everyone", 1e9)):
         algorithm = replace(alone, sharing=genepool.Sharing(kl=kl))

@@ -109,7 +109,7 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
     ("library", "home"),
     [
         ("gymnasium", {f"environments/{name}.py" for name in ("gymnasium_engine", "cyclic", "hills", "rllab")}),
-        ("mujoco", {f"environments/{name}.py" for name in ("gymnasium_engine", "hills", "rllab")}),
+        ("mujoco", {f"environments/{name}.py" for name in ("gymnasium_engine", "hills", "mujoco_engine", "rllab")}),
         ("envpool", {"environments/envpool_engine.py"}),
         ("ray", {"workers/ray.py"}),
         ("cloudpickle", {"workers/wire.py"}),

@@ -37,7 +37,15 @@ def same(a, b):
 
 
 @pytest.mark.parametrize(
-    ("id", "engine"), [("Hopper-v5", "envpool"), ("HalfCheetah-v5", "envpool"), ("Pendulum-v1", "gymnasium")]
+    ("id", "engine"),
+    [
+        ("Hopper-v5", "mujoco"),
+        ("HalfCheetah-v5", "mujoco"),
+        ("Swimmer-v5", "mujoco"),
+        ("Hopper-v5", "envpool"),
+        ("HalfCheetah-v5", "envpool"),
+        ("Pendulum-v1", "gymnasium"),
+    ],
 )
 def test_an_outcome_does_not_depend_on_how_many_are_played_at_once(id, engine):
     task = replace(find(id, engine), max_steps=120)
@@ -114,7 +122,7 @@ def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():
     assert all(same(a, b) for a, b in zip(genepool.LocalWorkers(task).map(everyone), one_by_one, strict=True))
 
 
-@pytest.mark.parametrize("engine", ["envpool", "gymnasium"])
+@pytest.mark.parametrize("engine", ["mujoco", "envpool", "gymnasium"])
 def test_a_time_limit_is_not_a_termination(engine):
     task = find("HalfCheetah-v5", engine)
     short = replace(task, max_steps=30)
@@ -130,7 +138,7 @@ def test_a_time_limit_is_not_a_termination(engine):
     assert ends[29] == ends[59] == 1.0
 
 
-@pytest.mark.parametrize("engine", ["envpool", "gymnasium"])
+@pytest.mark.parametrize("engine", ["mujoco", "envpool", "gymnasium"])
 def test_a_fall_is_a_termination_and_the_fallen_state_is_the_last_next_observation(engine):
     task = find("Hopper-v5", engine)
     outcome = genepool.LocalWorkers(task).map(candidates(task, 1, episodes=1))[0]
@@ -198,7 +206,9 @@ def streaming(task, n):
     return [replace(candidate, steps=(70, 45), noise=0.3 * noise[k]) for k, candidate in enumerate(candidates(task, n))]
 
 
-@pytest.mark.parametrize(("id", "engine"), [("Hopper-v5", "envpool"), ("CartPole-v1", "gymnasium")])
+@pytest.mark.parametrize(
+    ("id", "engine"), [("Hopper-v5", "mujoco"), ("Hopper-v5", "envpool"), ("CartPole-v1", "gymnasium")]
+)
 def test_streams_of_episodes_have_their_steps_exactly_and_do_not_depend_on_their_neighbours(id, engine):
     task = replace(find(id, engine), max_steps=30)
     everyone = streaming(task, 5) + candidates(task, 3)

@@ -64,7 +64,7 @@ class Group:
     def versions(self) -> list[str]:
         """Versions of the engine and of MuJoCo that its runs had."""
         named = lambda versions: ", ".join(
-            f"{name} {versions[name]}" for name in (self.engine, "mujoco") if name in versions
+            f"{name} {versions[name]}" for name in dict.fromkeys((self.engine, "mujoco")) if name in versions
         )
         return sorted({named(run.config.get("versions", {})) for run in self.runs} - {""})
 

@@ -54,7 +54,9 @@ def _introduce(run: Any, console: Any) -> None:
     """Who trains on what, and the settings that the paper gives for the task."""
     algorithm, config = run.algorithm, run.folder.config
     engine = ", ".join(
-        f"{name} {config['versions'][name]}" for name in (algorithm.task.engine, "mujoco") if name in config["versions"]
+        f"{name} {config['versions'][name]}"
+        for name in dict.fromkeys((algorithm.task.engine, "mujoco"))
+        if name in config["versions"]
     )
     console.print(
         f"{run.preset} on {algorithm.task.id} ({engine}), seed {run.seed}, {run.frames_wanted:,} frames", soft_wrap=True

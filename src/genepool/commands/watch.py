@@ -74,7 +74,7 @@ def _told(played: Sequence[Any]) -> str:
 def _engines(star: Any) -> str:
     """Where it was trained, if that is not where it is watched."""
     config = star.config
-    if config["engine"] == "gymnasium":
+    if config["engine"] != "envpool":
         return ""
     here = ", ".join(f"{name} {version}" for name, version in star.task.versions().items())
     there = f"{config['engine']} {config['versions'][config['engine']]}"

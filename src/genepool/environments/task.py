@@ -16,6 +16,8 @@ from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
 from genepool.machine import cores
 
+ENGINES = ("mujoco", "envpool", "gymnasium")  # in the order in which they are asked for a task
+
 
 class Engine(Protocol):
     """Plays episodes side by side. What an episode brings depends on its seed and its actions alone."""
@@ -41,7 +43,7 @@ class Task:
     """What is to be learnt, and how its episodes are played."""
 
     id: Annotated[str, tyro.conf.Suppress]
-    engine: Literal["envpool", "gymnasium"] = "gymnasium"  # what runs the environments
+    engine: Literal["mujoco", "envpool", "gymnasium"] = "gymnasium"  # what runs the environments
     # as the ERL family's code: reaching the time limit counts as the end of the task
     truncation_is_terminal: bool = False
     max_steps: int | None = None  # cut episodes to this length; none: the environment's own limit
@@ -69,12 +71,14 @@ class Task:
 
     @property
     def threads(self) -> int:
-        """Cores that its engines can keep busy: EnvPool's all of them, while code of a user's own takes turns."""
-        return cores() if self.engine == "envpool" else 1
+        """Cores that its engines can keep busy: all of them, save that environments in Python take turns."""
+        return 1 if self.engine == "gymnasium" else cores()
 
     def open(self) -> Engine:
         """A new engine for this task."""
         module = _engine(self.engine)
+        if self.engine == "mujoco":
+            return module.MuJoCoEngine(self.id)
         if self.engine == "envpool":
             return module.EnvPoolEngine(self.id)
         return module.GymnasiumEngine(self.make or (lambda: module.make(self.id)))
@@ -87,14 +91,15 @@ class Task:
 def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Task:
     """A task by its id, by "module:function", or by a function that makes the environment.
 
-    EnvPool runs it where EnvPool is installed and has it, Gymnasium otherwise. DM Control's tasks are EnvPool's, and go by
-    their usual names, such as CheetahRun; their observations are laid flat in DM Control's own order. Gymnasium's may have
-    options, "HopperHilly-v0?difficulty=0.5&terrain_seed=3": they are keyword arguments of the environment.
+    Some of MuJoCo's robots are run in batches of our own, other tasks by EnvPool where it is installed and has them, and
+    all the rest by Gymnasium. DM Control's tasks are EnvPool's, and go by their usual names, such as CheetahRun; their
+    observations are laid flat in DM Control's own order. Gymnasium's may have options,
+    "HopperHilly-v0?difficulty=0.5&terrain_seed=3": they are keyword arguments of the environment.
     """
     if isinstance(task, Task):
         return task
-    if engine not in (None, "envpool", "gymnasium"):
-        raise UserError(f"there is no engine {engine!r}: choose envpool or gymnasium")
+    if engine not in (None, *ENGINES):
+        raise UserError(f"there is no engine {engine!r}: choose one of {', '.join(ENGINES)}")
     if callable(task):
         return _made_by(task, getattr(task, "__qualname__", type(task).__name__), engine)
     plain, mark, options = task.partition("?")
@@ -105,10 +110,15 @@ def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Tas
             raise UserError(f"{plain} is code of your own and takes no options: give it what it needs in {module}")
         if callable(own):
             return _made_by(own, task, engine)
-    if engine != "gymnasium" and _has_envpool() and (id := _engine("envpool").id_of(plain)):
-        if mark:
-            raise UserError(f"EnvPool's {id} takes no options: play {task!r} with --engine gymnasium")
-        return _checked(Task(id, "envpool"))
+    for own, has in (("mujoco", True), ("envpool", _has_envpool())):
+        if has and engine in (None, own) and (id := _engine(own).id_of(plain)):
+            if mark:
+                raise UserError(f"the engine {own} takes no options: play {task!r} with --engine gymnasium")
+            return _checked(Task(id, own))
+    if engine == "mujoco":
+        raise UserError(
+            f"the engine mujoco has {', '.join(_engine('mujoco').TASKS)} only: leave --engine out for {plain!r}"
+        )
     if engine == "envpool":
         raise UserError(_no_envpool(plain))
     id = _engine("gymnasium").id_of(plain)
@@ -124,8 +134,8 @@ def _checked(task: Task) -> Task:
 
 
 def _made_by(make: Callable[[], Any], name: str, engine: str | None) -> Task:
-    if engine == "envpool":
-        raise UserError("EnvPool runs its own tasks only: leave --engine out for an environment of your own")
+    if engine not in (None, "gymnasium"):
+        raise UserError(f"the engine {engine} has its own tasks only: leave --engine out for an environment of yours")
     return _checked(Task(name, "gymnasium", make=make))
 
 
@@ -180,9 +190,9 @@ def _engine(name: str) -> Any:
 
 @lru_cache(maxsize=64)
 def _spaces(id: str, engine: str, make: Callable[[], Any] | None) -> Spaces:
-    module = _engine(engine)
     if engine == "envpool":
-        return module.spaces(id)
+        return _engine(engine).spaces(id)
+    module = _engine("gymnasium")
     try:
         environment = make() if make else module.make(id)
     except UserError:
