@@ -29,7 +29,7 @@ def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array
         return g @ w.T, jnp.outer(x, g)
     rows, slopes = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
     if x.shape[-1] > g.shape[-1]:
-        return g @ w.T, (jax.lax.optimization_barrier(slopes.T) @ rows).T
+        return g @ w.T, jax.lax.optimization_barrier(jax.lax.optimization_barrier(slopes.T) @ rows).T
     return g @ w.T, jax.lax.optimization_barrier(rows.T) @ slopes
 
 
