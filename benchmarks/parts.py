@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, partial, wraps
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -33,7 +33,7 @@ from genepool.machine import each
 from genepool.networks import Actor
 from genepool.optimiser import adam_init
 from genepool.schedule import Clock, synchronous
-from genepool.workers import local
+from genepool.workers import crew, local
 
 Row = dict[str, Any]
 ALGORITHM = genepool.pderl("HalfCheetah-v5")
@@ -186,6 +186,17 @@ def cheetah() -> tuple[Any, int]:
     return environment.model, environment.frame_skip
 
 
+def in_company(part: Callable[[int, bool], list[Row]]) -> Callable[[int, bool], list[Row]]:
+    """The part, measured when the processes that play beside this one are there: a run hires them after some seconds."""
+
+    @wraps(part)
+    def measure(threads: int, quick: bool) -> list[Row]:
+        crew.gather(threads - 1)
+        return part(threads, quick)
+
+    return measure
+
+
 def played(candidates: Sequence[Candidate]) -> list[Outcome]:
     """The outcomes of candidates, with everything built anew that has to be built for them."""
     workers = LocalWorkers(ALGORITHM.task)
@@ -263,6 +274,7 @@ def teaching(threads: int, quick: bool) -> list[Row]:
     return [whole, row(f"{few} steps of five lessons stacked, {spelt(threads)}", "ms", rounds, limits, limit_is)]
 
 
+@in_company
 def acting(threads: int, quick: bool) -> list[Row]:
     """An episode of each of ten candidates, with everything that has to be built for them."""
     actors = [jax.device_get(Actor(key, *SIZES)) for key in jax.random.split(jax.random.key(0), 10)]
@@ -275,6 +287,7 @@ def acting(threads: int, quick: bool) -> list[Row]:
     return [row(f"acting, {spelt(threads)}", "s", rounds, limits, limit_is, target=1.8, engine=ALGORITHM.task.engine)]
 
 
+@in_company
 def population(threads: int, quick: bool) -> list[Row]:
     """A generation of an evolution strategy: an episode of each of 50 mirrored pairs of 512-512, and where its time goes."""
     mean, *noise = (
@@ -291,11 +304,11 @@ def population(threads: int, quick: bool) -> list[Row]:
         limits.append(physics(actions, threads))
         spent.append(_spent(play))
     name, limit_is = f"population, {spelt(threads)}", f"mj_step alone, {actions.shape[0]} x {actions.shape[1]} frames"
-    share = lambda what: [one[what] / threads for one in spent]
-    shared = lambda what, **more: row(f"{name}: {what}", "s", share(what), limits, "mj_step alone", **more)
-    return [row(name, "s", works, limits, limit_is, target=2.0), *map(shared, ("policies", "engine", "pools"))]
+    shared = lambda what: row(f"{name}: {what}", "s", [one[what] for one in spent], limits, "mj_step alone")
+    return [row(name, "s", works, limits, limit_is, target=2.0), *map(shared, ("policies", "engine", "beginnings"))]
 
 
+@in_company
 def iteration(threads: int, quick: bool) -> list[Row]:
     """An iteration of GPO's mutation: eight policies play 2048 steps each, then learn, with nobody and with everyone near.
 
@@ -378,7 +391,7 @@ def mutation_flops(observation: int, action: int, samples: int, near: int) -> in
 
 
 def _spent(work: Callable[[], Any]) -> dict[str, float]:
-    """Seconds that the threads of some acting spend with policies, with the engine's steps, and building its pools."""
+    """Seconds that this process, one of a crew, spends with policies, with the engine's steps, and with its first ones."""
     spans: dict[str, list[float]] = {}
 
     def timed(what: str, do: Callable[..., Any]) -> Callable[..., Any]:
@@ -395,12 +408,13 @@ def _spent(work: Callable[[], Any]) -> dict[str, float]:
     with (
         mock.patch.object(local.Crowd, "act", timed("policies", local.Crowd.act)),
         mock.patch.object(engine, "step", timed("engine", engine.step)),
-        mock.patch.object(engine, "begin", timed("pools", engine.begin)),
+        mock.patch.object(engine, "begin", timed("beginnings", engine.begin)),
     ):
         work()
     return {what: sum(parts) for what, parts in spans.items()}
 
 
+@in_company
 def generation(threads: int, quick: bool) -> list[Row]:
     """Whole generations with replay and memories full: where the time goes, and the most memory held."""
     hasty = replace(ALGORITHM, updates_per_frame=0.001)  # compiles everything without learning much
@@ -415,12 +429,18 @@ def generation(threads: int, quick: bool) -> list[Row]:
         record = clock.seconds | {"whole": time.perf_counter() - begun, "distillation": covered(distilling)}
         records.append(record | {"children": len(distilling), "frames": sum(o.frames for o in outcomes)})
         played.append(actions_of(outcomes))
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + sum(map(peak_of, crew.gather(0)))
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     for record, actions in zip(records, played, strict=True):
         record["physics"] = physics(actions, threads)
     target = {"target": 2000, "target_is_of": "measured"}
     return [*shares(records), row("peak memory", "MB", [peak / 1e6], [held / 1e6], "the arrays of the state", **target)]
+
+
+def peak_of(mate: crew.Mate) -> int:
+    """The most bytes of memory that another process has held."""
+    status = Path(f"/proc/{mate.process.pid}/status").read_text()
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def saturated(state: ERLState, outcomes: Sequence[Outcome]) -> ERLState:

@@ -1,6 +1,7 @@
 """What this process may use of the machine, and how JAX does."""
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +16,25 @@ jax.config.update("jax_cpu_enable_async_dispatch", False)
 def cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def surroundings() -> dict[str, Any]:
+    """What another process must have in common with this one, so that it finds the user's modules and gets the same bits."""
+    environment = {"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu"}
+    if "XLA_FLAGS" in os.environ:
+        environment["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
+    config = {"jax_platforms": environment["JAX_PLATFORMS"], "jax_enable_x64": jax.config.jax_enable_x64}
+    path = [os.path.abspath(entry) for entry in sys.path]
+    return {"path": path, "environment": environment, "jax": config}
+
+
+def adopt(surroundings: dict[str, Any]) -> None:
+    """Live in the surroundings of the process that sent them; before JAX is used."""
+    sys.path += [path for path in surroundings["path"] if path not in sys.path]
+    os.environ.pop("XLA_FLAGS", None)
+    os.environ.update(surroundings["environment"])
+    for name, value in surroundings["jax"].items():
+        jax.config.update(name, value)
 
 
 def each(do: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -1,10 +1,11 @@
-"""Local workers: all the episodes of a generation, played side by side in this process."""
+"""Local workers: all the episodes of a generation, played side by side on this machine."""
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
 from genepool.machine import each
 from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
+from genepool.workers import crew
 
 CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
 CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
@@ -32,15 +34,17 @@ class Ticket(NamedTuple):
 
 
 class LocalWorkers:
-    """Plays candidates on one task, in this process. An outcome does not depend on who is played beside it.
+    """Plays candidates on one task, in this process, and in others beside it unless it is to be alone.
+
+    An outcome does not depend on who is played beside it, nor where.
 
     To the asynchronous schedule it is one worker, and learning is done when it is asked for: the serial loop.
     """
 
     name, studying = "local", False
 
-    def __init__(self, task: Task):
-        self.task = task
+    def __init__(self, task: Task, alone: bool = False):
+        self.task, self._alone = task, alone
         self._engines: list[Engine] = []  # those that nobody plays with
         self._submitted: deque[Candidate] = deque()
         self._learnt: deque[Learnt] = deque()
@@ -64,31 +68,49 @@ class LocalWorkers:
         return outcomes
 
     def _play(self, tickets: list[Ticket]) -> list["Played"]:
-        """What comes of each ticket. A crew of threads plays batches of its own: none waits for another's step.
+        """What comes of each ticket. A crew plays several batches side by side, this process one of them.
 
-        Each has at least as many episodes as the crew has threads, for they take turns at all that is Python. Ten small actors
-        on two cores take 2.4 times as long as their physics so, and 3.1 times in one batch.
+        Every batch has at least as many episodes as there are batches, or it would be more Python than physics.
         """
         if not tickets:
             return []
-        threads = self.task.threads
-        crew = min(threads, math.isqrt(len(tickets)))
-        batches = batched(tickets, crew)
+        cores = 1 if self._alone else self.task.threads
+        count = min(cores, math.isqrt(len(tickets)))
+        batches, mates, begun = batched(tickets, count), crew.take(count - 1), time.perf_counter()
+        waiting, played = deque(enumerate(batches)), [[] for _ in batches]
 
-        def go(batch: list[Ticket]) -> list[Played]:
-            try:
-                engine = self._engines.pop()
-            except IndexError:
-                engine = self.task.open()
-            try:
-                return play(self.task, engine, threads // crew, batch)
-            finally:
-                self._engines.append(engine)
+        def work(play: Callable[[list[Ticket]], list[Played] | None]) -> None:
+            while waiting:
+                try:
+                    k, batch = waiting.popleft()
+                except IndexError:  # another was quicker
+                    return
+                several = play(batch)
+                if several is None:  # by a mate that is lost
+                    waiting.append((k, batch))
+                    return
+                played[k] = several
 
-        if crew == 1:
-            return [played for batch in batches for played in go(batch)]
-        with ThreadPoolExecutor(crew) as pool:
-            return [played for several in pool.map(go, batches) for played in several]
+        here = partial(self._play_here, max(1, cores // count))
+        try:
+            with ThreadPoolExecutor(count) as pool:
+                there = [pool.submit(work, partial(mate.play, self.task)) for mate in mates]
+                work(here)
+            for mate in there:
+                mate.result()
+            work(here)  # what a mate could not play
+        finally:
+            crew.give(mates)
+        if len(mates) < count - 1:
+            crew.miss(count - 1, time.perf_counter() - begun)
+        return [one for several in played for one in several]
+
+    def _play_here(self, threads: int, batch: list[Ticket]) -> list["Played"]:
+        engine = self._engines.pop() if self._engines else self.task.open()
+        try:
+            return play(self.task, engine, threads, batch)
+        finally:
+            self._engines.append(engine)
 
     @property
     def idle(self) -> int:

@@ -1,15 +1,13 @@
 """The far side of the wire: a process that tries one candidate after the other."""
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax
-
 from genepool.errors import UserError
+from genepool.machine import adopt
 from genepool.types import Transitions
 from genepool.workers.local import LocalWorkers, taught
 from genepool.workers.wire import Receiver, dumps, loads
@@ -30,12 +28,8 @@ class Player:
     """The worker: learns the lesson if there is one, then acts. It keeps the latest version of what candidates share."""
 
     def __init__(self, surroundings: dict[str, Any], task: bytes, get: Callable[[Any], Any]):
-        sys.path += [path for path in surroundings["path"] if path not in sys.path]
-        os.environ.pop("XLA_FLAGS", None)
-        os.environ.update(surroundings["environment"])
-        for name, value in surroundings["jax"].items():
-            jax.config.update(name, value)
-        self._workers = LocalWorkers(loads(task))
+        adopt(surroundings)
+        self._workers = LocalWorkers(loads(task), alone=True)
         self._receiver = Receiver(get)
 
     def greet(self) -> int:
@@ -63,13 +57,3 @@ class Player:
             (time.perf_counter() - begun, learnt - fetched, end - learnt),
             outcome.lengths,
         )
-
-
-def surroundings() -> dict[str, Any]:
-    """What a worker must have in common with this process, so that it finds the user's modules and gets the same bits."""
-    environment = {"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu"}
-    if "XLA_FLAGS" in os.environ:
-        environment["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
-    config = {"jax_platforms": environment["JAX_PLATFORMS"], "jax_enable_x64": jax.config.jax_enable_x64}
-    path = [os.path.abspath(entry) for entry in sys.path]
-    return {"path": path, "environment": environment, "jax": config}

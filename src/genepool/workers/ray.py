@@ -19,9 +19,10 @@ from jax import Array
 
 from genepool.environments.task import Task
 from genepool.errors import UserError
+from genepool.machine import surroundings
 from genepool.types import Candidate, Learnt, Outcome, Transitions
 from genepool.workers.cluster import join, start
-from genepool.workers.player import Played, Player, surroundings
+from genepool.workers.player import Played, Player
 from genepool.workers.wire import Sender, dumps, loads
 
 LOSSES = 5  # how often in a row a candidate may be lost with its worker

@@ -1,0 +1,118 @@
+"""A crew: processes that play beside this one, for the threads of one process take turns at all that is Python.
+
+A process takes a while to start, so none is hired before this one has played alone for as long. Who has no mates yet, or loses
+one, plays alone and gets the same bits.
+"""
+
+import atexit
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from genepool.environments.task import Task
+from genepool.errors import UserError
+from genepool.machine import surroundings
+
+PATIENCE = 5.0  # seconds of playing alone before mates are hired
+START = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from genepool.workers.mate import main; main()"
+)
+
+_lock = threading.Lock()
+_free: list["Mate"] = []  # those that nobody plays with
+_hired = 0
+_alone = 0.0  # seconds that could have been shared
+
+
+class Mate:
+    """Another process that plays batches. It ends with this one."""
+
+    def __init__(self):
+        shared, pipe = surroundings(), subprocess.PIPE
+        environment = os.environ | shared["environment"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", START], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
+        )
+        self.ready = False
+        self.greeting = threading.Thread(target=self._greet, args=(shared,), name="mate", daemon=True)
+        self.greeting.start()
+
+    def _greet(self, shared: dict[str, Any]) -> None:
+        try:
+            self._say(shared["path"])
+            self._say(shared)
+            self.ready = pickle.load(self.process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            self.close()
+
+    def play(self, task: Task, batch: Sequence[Any]) -> list[Any] | None:
+        """What comes of the tickets of a batch; none, if it cannot be played there."""
+        try:
+            self._say(pickle.dumps((task, batch)))
+            answer = pickle.load(self.process.stdout)
+        except (OSError, EOFError, AttributeError, TypeError, pickle.PickleError):
+            answer = None
+        if isinstance(answer, UserError):
+            raise answer
+        if answer is None:
+            self.close()
+        return answer
+
+    def _say(self, what: Any) -> None:
+        pickle.dump(what, self.process.stdin)
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        """End the process."""
+        self.ready = False
+        self.process.kill()
+
+
+def take(count: int) -> list[Mate]:
+    """At most so many mates that are free and ready."""
+    with _lock:
+        ready = [mate for mate in _free if mate.ready][:count]
+        _free[:] = [mate for mate in _free if mate not in ready]
+        return ready
+
+
+def give(mates: Sequence[Mate]) -> None:
+    """Let others have them."""
+    with _lock:
+        _free.extend(mates)
+
+
+def miss(count: int, seconds: float) -> None:
+    """Take note that so many mates were missing for so long, and hire them if that is often so."""
+    global _alone
+    with _lock:
+        _alone += seconds
+        if _alone > PATIENCE:
+            _hire(count)
+
+
+def gather(count: int) -> list[Mate]:
+    """Hire so many now, and wait until they are ready or lost; all that nobody plays with."""
+    with _lock:
+        _hire(count)
+        mates = list(_free)
+    for mate in mates:
+        mate.greeting.join()
+    return mates
+
+
+def _hire(count: int) -> None:
+    global _hired
+    while _hired < count:  # one that was lost is not replaced
+        _free.append(Mate())
+        _hired += 1
+
+
+@atexit.register
+def _dismiss() -> None:
+    for mate in _free:
+        mate.close()
