@@ -429,18 +429,12 @@ def generation(threads: int, quick: bool) -> list[Row]:
         record = clock.seconds | {"whole": time.perf_counter() - begun, "distillation": covered(distilling)}
         records.append(record | {"children": len(distilling), "frames": sum(o.frames for o in outcomes)})
         played.append(actions_of(outcomes))
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + sum(map(peak_of, crew.gather(0)))
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + sum(mate.peak() for mate in crew.gather(0))
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     for record, actions in zip(records, played, strict=True):
         record["physics"] = physics(actions, threads)
     target = {"target": 2000, "target_is_of": "measured"}
     return [*shares(records), row("peak memory", "MB", [peak / 1e6], [held / 1e6], "the arrays of the state", **target)]
-
-
-def peak_of(mate: crew.Mate) -> int:
-    """The most bytes of memory that another process has held."""
-    status = Path(f"/proc/{mate.process.pid}/status").read_text()
-    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def saturated(state: ERLState, outcomes: Sequence[Outcome]) -> ERLState:

@@ -72,7 +72,7 @@ def test_a_mate_plays_for_one_after_the_other_and_is_free_again(mate):
 def test_what_is_wrong_is_said_and_the_mate_stays(mate):
     everyone = candidates(CHEETAH, 4)
     broken = [replace(c, noise=np.full((40, 6), np.nan, np.float32)) for c in everyone]
-    with pytest.raises(genepool.UserError, match="HalfCheetah-v5 returned .* not finite in the episode with seed"):
+    with pytest.raises(genepool.UserError, match=r"HalfCheetah-v5 returned .* not finite in the episode with seed"):
         genepool.LocalWorkers(CHEETAH).map(broken)
     assert mate.ready
     outcomes = genepool.LocalWorkers(CHEETAH).map(everyone)

@@ -6,6 +6,7 @@ full length, of which the second counts. A crossover of GPO's is measured after 
 the second of two counts. The rest is arithmetic.
 """
 
+import math
 import resource
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from genepool.learning.lessons import Lesson
 from genepool.runs.training import train
 from genepool.schedule import Algorithm, Clock, synchronous
 from genepool.types import Candidate, Individual
+from genepool.workers import crew
 from genepool.workers.local import LocalWorkers
 
 EPISODE = 100  # frames of an episode in small
@@ -97,6 +99,7 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
     if hasattr(algorithm, "min_utd"):
         algorithm = replace(algorithm, min_utd=0.0)  # nobody waits for gradient steps that are not taken here
     workers = LocalWorkers(algorithm.task)
+    mates = crew.gather(min(algorithm.task.threads, math.isqrt(algorithm.generation)) - 1)  # as a run has after a while
     try:
         state, generation, frames = _full_generation(algorithm, workers, run.state)
         test = _full_test(algorithm, workers, state)
@@ -111,7 +114,7 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
         test=test,
         test_every=algorithm.test_every,
         **_learning(records, _scale(algorithm)),
-        memory=_peak(),
+        memory=_peak() + sum(mate.peak() for mate in mates),
         row=sum(leaf.nbytes for leaf in replay.data) / replay.capacity if replay else 0.0,
         rows=replay.capacity if replay else 0,
         **crossing,

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from genepool.environments.task import Task
@@ -65,6 +66,11 @@ class Mate:
     def _say(self, what: Any) -> None:
         pickle.dump(what, self.process.stdin)
         self.process.stdin.flush()
+
+    def peak(self) -> int:
+        """The most bytes of memory that it has held; nothing where the system does not say."""
+        status = Path(f"/proc/{self.process.pid}/status")
+        return 1024 * int(status.read_text().partition("VmHWM:")[2].split()[0]) if self.ready and status.exists() else 0
 
     def close(self) -> None:
         """End the process."""

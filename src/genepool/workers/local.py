@@ -211,14 +211,14 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
     t, rows, next_limit = 0, slice(n), int(limit.min())
     try:
         observations[0] = engine.begin(seeds, threads)
-        _inspect(task, observations[0], rewards[0], seeds, live, 0)
+        _inspect(task, observations[0], rewards[0], seeds, 0)
         for t in range(longest):
             action = actions[t, rows] = crowd.act(observations[t], live, t)
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
-            _inspect(task, observation, reward, seeds, live, t + 1)
             observations[t + 1, rows], rewards[t, rows] = observation, reward
+            _inspect(task, observations[t + 1], rewards[t], seeds, t + 1)
             over = terminated | truncated
-            if t + 1 < next_limit and not over.any():
+            if t + 1 < next_limit and not np.count_nonzero(over):  # over.any() takes four times as long for a few
                 continue
             over |= limit[live] <= t + 1
             for place in np.flatnonzero(over):
@@ -226,7 +226,7 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
             anew = live[over & streams[live] & (length[live] > t + 1)]
             if len(anew):
                 observations[t + 1, anew] = engine.restart(anew)
-                _inspect(task, observations[t + 1, anew], rewards[t, anew], seeds, anew, 0)
+                _inspect(task, observations[t + 1], rewards[t], seeds, 0)
                 limit[anew] = np.minimum(length[anew], t + 1 + task.horizon)
             if over.sum() > len(anew):
                 live = live[~over | (streams[live] & (length[live] > t + 1))]
@@ -260,10 +260,8 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
     return [played(k) for k in range(n)]
 
 
-def _inspect(
-    task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Sequence[int], live: np.ndarray, step: int
-) -> None:
-    """Refuse what is not a number before it gets into a memory or a network."""
+def _inspect(task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Sequence[int], step: int) -> None:
+    """Refuse what is not a number, in anybody's row, before it gets into a memory or a network."""
     # a sum of squares is not finite unless all are, and costs a fraction of looking at each
     if math.isfinite(np.vdot(observation, observation) + np.vdot(reward, reward)):
         return
@@ -271,7 +269,7 @@ def _inspect(
     if bad.any():
         what = "an observation" if not np.isfinite(observation[bad]).all() else "a reward"
         raise UserError(
-            f"{task.id} returned {what} that is not finite in the episode with seed {seeds[live[bad][0]]}, step {step}"
+            f"{task.id} returned {what} that is not finite in the episode with seed {seeds[int(np.flatnonzero(bad)[0])]}, step {step}"
         )
 
 
