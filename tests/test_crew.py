@@ -143,6 +143,20 @@ def test_mates_end_with_the_process_that_hired_them_however_it_ends():
         assert not _lives(pid)
 
 
+def test_a_copy_of_a_process_leaves_its_mates_alone():
+    code = """import os, sys, warnings
+from genepool.workers import crew
+(mate,) = crew.gather(1)
+warnings.simplefilter("ignore")  # JAX's, that a copy may not work
+if os.fork() == 0:
+    sys.exit(len(crew.take(1)))
+status = os.waitstatus_to_exitcode(os.wait()[1])
+print(status, mate.process.poll(), len(crew.take(1)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["0", "None", "1"]
+
+
 def _lives(pid):
     """Whether the process is there, and not only its entry, which nobody may have read yet."""
     try:

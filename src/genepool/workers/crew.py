@@ -76,6 +76,7 @@ class Mate:
         """End the process."""
         self.ready = False
         self.process.kill()
+        self.process.wait()
 
 
 def take(count: int) -> list[Mate]:
@@ -122,3 +123,7 @@ def _hire(count: int) -> None:
 def _dismiss() -> None:
     for mate in _free:
         mate.close()
+
+
+if hasattr(os, "register_at_fork"):  # a copy of this process must not talk to its mates
+    os.register_at_fork(after_in_child=_free.clear)
