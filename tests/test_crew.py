@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from tasks import Reach
 from test_workers import candidates, same
 
 import genepool
@@ -49,9 +50,17 @@ def alone(everyone, task=CHEETAH):
     return genepool.LocalWorkers(task, alone=True).map(everyone)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "envpool"])
-def test_with_a_mate_the_outcomes_are_those_of_one_process(mate, engine):
-    task = replace(find("Hopper-v5", engine), max_steps=120)
+@pytest.mark.parametrize(
+    ("id", "engine"),
+    [
+        ("Hopper-v5", "mujoco"),
+        ("Hopper-v5", "envpool"),
+        ("CartPole-v1", "gymnasium"),
+        ("HopperHilly?difficulty=0.3", "gymnasium"),
+    ],
+)
+def test_with_a_mate_the_outcomes_are_those_of_one_process(mate, id, engine):
+    task = replace(find(id, engine), max_steps=120)
     everyone = candidates(task, 10)
     assert all(
         same(a, b) for a, b in zip(genepool.LocalWorkers(task).map(everyone), alone(everyone, task), strict=True)
@@ -79,8 +88,10 @@ def test_what_is_wrong_is_said_and_the_mate_stays(mate):
     assert all(same(a, b) for a, b in zip(outcomes, alone(everyone), strict=True))
 
 
-def test_one_episode_is_played_here(mate):
+def test_one_episode_is_played_here_and_so_is_code_of_a_users_own(mate):
     genepool.LocalWorkers(CHEETAH).map(candidates(CHEETAH, 1, episodes=1))
+    own = find(Reach)
+    genepool.LocalWorkers(own).map(candidates(own, 10))
     assert mate.batches == []
 
 

@@ -71,8 +71,8 @@ class Task:
 
     @property
     def threads(self) -> int:
-        """Cores that its engines can keep busy: all of them, save that environments in Python take turns."""
-        return 1 if self.engine == "gymnasium" else cores()
+        """Cores that may play it: all, but one for code of a user's own, which may depend on what this process does."""
+        return cores() if self.make is None else 1
 
     def open(self) -> Engine:
         """A new engine for this task."""
