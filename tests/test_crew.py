@@ -19,7 +19,7 @@ from genepool.environments import task as tasks
 from genepool.environments.task import find
 from genepool.networks import Actor
 from genepool.types import Individual
-from genepool.workers import crew
+from genepool.workers import crew, local
 
 CHEETAH = replace(find("HalfCheetah-v5"), max_steps=40)
 
@@ -86,6 +86,23 @@ def test_what_is_wrong_is_said_and_the_mate_stays(mate):
     assert mate.ready
     outcomes = genepool.LocalWorkers(CHEETAH).map(everyone)
     assert all(same(a, b) for a, b in zip(outcomes, alone(everyone), strict=True))
+
+
+def test_when_an_episode_fails_nobody_plays_on(mate, monkeypatch):
+    monkeypatch.setattr(local, "CAPACITY", 2)
+    first, *others = candidates(CHEETAH, 40)
+    broken = replace(first, noise=np.full((40, 6), np.nan, np.float32))
+    with pytest.raises(genepool.UserError, match="not finite"):
+        genepool.LocalWorkers(CHEETAH).map([broken, *others])
+    assert len(mate.batches) < 20  # of forty
+
+
+def test_ctrl_c_is_not_for_a_mate(mate):
+    everyone = candidates(CHEETAH, 10)
+    mate.process.send_signal(signal.SIGINT)
+    genepool.LocalWorkers(CHEETAH).map(everyone)
+    assert mate.ready
+    assert mate.batches == [10]
 
 
 def test_one_episode_is_played_here_and_so_is_code_of_a_users_own(mate):

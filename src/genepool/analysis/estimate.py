@@ -6,7 +6,6 @@ full length, of which the second counts. A crossover of GPO's is measured after 
 the second of two counts. The rest is arithmetic.
 """
 
-import math
 import resource
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from genepool.runs.training import train
 from genepool.schedule import Algorithm, Clock, synchronous
 from genepool.types import Candidate, Individual
 from genepool.workers import crew
-from genepool.workers.local import LocalWorkers
+from genepool.workers.local import LocalWorkers, hands
 
 EPISODE = 100  # frames of an episode in small
 ENOUGH = 5  # generations of the run in small in which gradient steps were taken
@@ -99,7 +98,7 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
     if hasattr(algorithm, "min_utd"):
         algorithm = replace(algorithm, min_utd=0.0)  # nobody waits for gradient steps that are not taken here
     workers = LocalWorkers(algorithm.task)
-    mates = crew.gather(min(algorithm.task.threads, math.isqrt(algorithm.generation)) - 1)  # as a run has after a while
+    mates = crew.gather(hands(algorithm.task.threads, algorithm.generation) - 1)  # as a run has after a while
     try:
         state, generation, frames = _full_generation(algorithm, workers, run.state)
         test = _full_test(algorithm, workers, state)

@@ -2,7 +2,8 @@
 
 A world is a row of numbers. MuJoCo's own data are one for all worlds of a batch and stay in the core's cache, and nobody waits for
 another thread: a batch costs its physics and little more. Models, first states and constants are those of Gymnasium's
-environment; what a batch of worlds shows and earns is said here.
+environment; what a batch of worlds shows and earns is said here. One thing is not Gymnasium's: MuJoCo's solver begins every frame
+afresh, not from the accelerations of the last one. It ends at the same forces to its tolerance, so paths part slowly.
 """
 
 import threading

@@ -68,14 +68,11 @@ class LocalWorkers:
         return outcomes
 
     def _play(self, tickets: list[Ticket]) -> list["Played"]:
-        """What comes of each ticket. A crew plays several batches side by side, this process one of them.
-
-        Every batch has at least as many episodes as there are batches, or it would be more Python than physics.
-        """
+        """What comes of each ticket. A crew plays several batches side by side, this process one of them."""
         if not tickets:
             return []
         cores = 1 if self._alone else self.task.threads
-        count = min(cores, math.isqrt(len(tickets)))
+        count = hands(cores, len(tickets))
         batches, mates, begun = batched(tickets, count), crew.take(count - 1), time.perf_counter()
         waiting, played = deque(enumerate(batches)), [[] for _ in batches]
 
@@ -95,7 +92,11 @@ class LocalWorkers:
         try:
             with ThreadPoolExecutor(count) as pool:
                 there = [pool.submit(work, partial(mate.play, self.task)) for mate in mates]
-                work(here)
+                try:
+                    work(here)
+                except BaseException:  # Ctrl-C, or an episode that failed: nobody need play on
+                    waiting.clear()
+                    raise
             for mate in there:
                 mate.result()
             work(here)  # what a mate could not play
@@ -140,6 +141,11 @@ class LocalWorkers:
         """Free the environments."""
         while self._engines:
             self._engines.pop().close()
+
+
+def hands(cores: int, episodes: int) -> int:
+    """Processes that play so many episodes: each has as many as there are processes, or it would be more Python than physics."""
+    return min(cores, math.isqrt(episodes))
 
 
 def taught(candidates: Sequence[Candidate]) -> list[Individual]:
