@@ -128,6 +128,7 @@ def test_help_lists_every_hyper_parameter_with_its_meaning_and_the_papers_defaul
         ("train pderl Hopper-v5 --crossover grafting", "choose row-copy or element-copy or distillation"),
         ("train pderl Hopper-v5 --elite-fraction 2", "share"),
         ("train pderl Hopper-v5 --trials 0", "trials"),
+        ("train pderl Hopper-v5 --max-steps 0", "max steps needs 1 or more"),
         ("train pderl Hopper-v5 --hidden 0", "hidden"),
         ("train pderl Hopper-v5 --learner.batch-size 0", "batch of 1 or more"),
         ("train pderl Hopper-v5 --crossover.batch-size 0", "batch of 1 or more"),

@@ -49,6 +49,10 @@ class Task:
     max_steps: int | None = None  # cut episodes to this length; none: the environment's own limit
     make: Annotated[Callable[[], Any] | None, tyro.conf.Suppress] = None
 
+    def __post_init__(self):
+        if self.max_steps is not None and self.max_steps < 1:
+            raise UserError(f"max steps needs 1 or more, not {self.max_steps}: leave it out for whole episodes")
+
     @property
     def spaces(self) -> Spaces:
         """Its sizes and ranges."""

@@ -82,7 +82,11 @@ class LocalWorkers:
                     k, batch = waiting.popleft()
                 except IndexError:  # another was quicker
                     return
-                several = play(batch)
+                try:
+                    several = play(batch)
+                except BaseException:  # Ctrl-C, or an episode that failed: nobody need play on
+                    waiting.clear()
+                    raise
                 if several is None:  # by a mate that is lost
                     waiting.append((k, batch))
                     return
@@ -92,11 +96,7 @@ class LocalWorkers:
         try:
             with ThreadPoolExecutor(count) as pool:
                 there = [pool.submit(work, partial(mate.play, self.task)) for mate in mates]
-                try:
-                    work(here)
-                except BaseException:  # Ctrl-C, or an episode that failed: nobody need play on
-                    waiting.clear()
-                    raise
+                work(here)
             for mate in there:
                 mate.result()
             work(here)  # what a mate could not play
