@@ -23,10 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import genepool
-from genepool import Candidate, Individual, LocalWorkers, Outcome, Transitions, buffer, trees
+from genepool import Candidate, Individual, LocalWorkers, Outcome, Transitions, buffer, networks, trees
 from genepool.algorithms.erl import ERLState
 from genepool.evolution import genetic
-from genepool.learning import ppo, td3
+from genepool.learning import ddpg, ppo, td3
 from genepool.learning.lessons import Lesson
 from genepool.learning.returns import Batch
 from genepool.machine import each
@@ -143,7 +143,9 @@ def gemm_timer(repeats: int = 100, tries: int = 5) -> Callable[[], dict[str, flo
     return lambda: {name: per_flop(work) for name, work in makers.items()}
 
 
-def beside_gemm(name: str, flops: int, work: Callable[[], Any], rounds: int, calls: int, target: float) -> Row:
+def beside_gemm(
+    name: str, flops: int, work: Callable[[], Any], rounds: int, calls: int, target: float | None = None
+) -> Row:
     """The ms per call of some work that makes so many, beside the FLOPs of a call at the better GEMM rate of the round."""
     seconds(work)  # compiles
     gemm = gemm_timer()
@@ -219,14 +221,43 @@ def full(capacity: int) -> buffer.Buffer:
 
 
 def update(threads: int, quick: bool) -> list[Row]:
-    """A DDPG update, of 1000 in one call, on a full replay."""
-    learner, steps = ALGORITHM.learner, 100 if quick else 1000
+    """A DDPG update, of 1000 in one call, on a full replay; and the same written plainly, which tells what our pains are worth."""
+    learner, steps, replay = ALGORITHM.learner, 100 if quick else 1000, full(ALGORITHM.replay)
     k_actor, k_learner, k_update = jax.random.split(jax.random.key(0), 3)
-    state, replay = learner.init(k_learner, Actor(k_actor, *SIZES)), full(ALGORITHM.replay)
     flops = update_flops(*SIZES, ALGORITHM.hidden, learner.batch_size)
-    work = lambda: learner.update(k_update, state, replay, steps)
-    target = 1.35 if threads == 1 else 1.5
-    return [beside_gemm(f"DDPG update, {spelt(threads)}", flops, work, 1 if quick else 9, steps, target)]
+
+    def measure(name: str, target: float | None) -> Row:
+        state = learner.init(k_learner, Actor(k_actor, *SIZES))
+        work = lambda: learner.update(k_update, state, replay, steps)
+        return beside_gemm(f"{name}, {spelt(threads)}", flops, work, 1 if quick else 9, steps, target)
+
+    ours = measure("DDPG update", 1.35 if threads == 1 else 1.5)
+    with plainly():
+        return [ours, measure("the same written plainly", None)]
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """DDPG as one would write it first: JAX's own products, functions and gradients, and optax's Adam."""
+    import optax  # here, so that the peak memory of a generation is measured without it
+
+    class Adam:
+        def __init__(self, rate: float, clip: float):
+            self._rule = optax.chain(optax.clip_by_global_norm(clip), optax.adam(rate))
+
+        def step(self, weights: Any, gradient: Any, state: Any) -> tuple[Any, Any]:
+            move, state = self._rule.update(gradient, state)
+            return optax.apply_updates(weights, move), state
+
+    def layer_norm(y: jax.Array, gain: jax.Array, shift: jax.Array) -> jax.Array:
+        std = jnp.std(y, axis=-1, ddof=1, keepdims=True)
+        return gain * (y - jnp.mean(y, axis=-1, keepdims=True)) / (std + 1e-6) + shift
+
+    with (
+        mock.patch.multiple(networks, matmul=jnp.matmul, elu=jax.nn.elu, layer_norm=layer_norm),
+        mock.patch.multiple(ddpg, Adam=Adam, adam_init=Adam(0.0, 1.0)._rule.init),
+    ):
+        yield
 
 
 def distillation(threads: int, quick: bool) -> list[Row]:
