@@ -26,9 +26,9 @@ OPENING = """\
 Made by `python -m benchmarks.results_page` from the tables in `results/`, which `python -m benchmarks.results` trains; anyone
 with more machines can train further (`--only`, `--jobs`, `--workers ray:N`). A run is one process with one core. Returns are
 of test episodes without noise: the champion's, or the learner's where it is alone. *Frames* are counted as the paper counts
-them; *training frames* are all that were played, without the tests, and are what systems are compared at. An interval is
-Student's, 95 %, over seeds: of two seeds it is wide, and of one there is none. Hours are by the clock on the wall, of
-machines that may have been shared.
+them; *training frames* are all that were played, without the tests, and are what systems are compared at, between two tests
+by a straight line. An interval is Student's, 95 %, over seeds: of two seeds it is wide, and of one there is none. Hours are by
+the clock on the wall, of machines that may have been shared.
 """
 
 
@@ -62,13 +62,12 @@ def interval(values: Sequence[float]) -> str:
     return f"{fmean(values):.0f} ± {half:.0f}"
 
 
-def at(seed: Seed, frames: float, axis: str) -> float:
+def at(seed: Seed, frames: float) -> float:
     """The return at the test nearest to these frames; not a number if there is none near."""
-    places = getattr(seed, axis)
-    if not len(places):
+    if not len(seed.frames):
         return math.nan
-    nearest = int(np.argmin(np.abs(places - frames)))
-    return float(seed.returns[nearest]) if abs(places[nearest] - frames) <= NEAR * frames else math.nan
+    nearest = int(np.argmin(np.abs(seed.frames - frames)))
+    return float(seed.returns[nearest]) if abs(seed.frames[nearest] - frames) <= NEAR * frames else math.nan
 
 
 def section(row: Row, shown: dict[str, list[Seed]], points: Sequence[Point], figure: str) -> list[str]:
@@ -102,8 +101,8 @@ def section(row: Row, shown: dict[str, list[Seed]], points: Sequence[Point], fig
 
 
 def _line(system: str, seeds: Sequence[Seed], frames: int, common: float) -> str:
-    counted = [at(seed, frames, "frames") for seed in seeds]
-    equal = [at(seed, common, "training") for seed in seeds]
+    counted = [at(seed, frames) for seed in seeds]
+    equal = [float(np.interp(common, seed.training, seed.returns)) for seed in seeds]
     hours = fmean(seed.wall for seed in seeds) / 3600
     each = ", ".join(f"{value:.0f}" for value in counted)
     return f"| {system} | {len(seeds)} | {interval(counted)} | {each} | {interval(equal)} | {hours:.2f} |"

@@ -147,6 +147,19 @@ def test_a_run_with_a_single_test_is_drawn_as_a_point(tmp_path):
     assert inks[0] > inks[1] + 150  # two dots and a diamond, beside the legend's line
 
 
+def test_systems_are_compared_at_the_training_frames_that_both_have_played():
+    tests, returns = np.array([10.0, 20.0]), np.array([0.0, 100.0])
+    shown = {  # AES-RL's paper does not count the episodes of the mean
+        "AES-RL": [results_page.Seed(tests, np.array([10.0, 110.0]), returns, 1.0)],
+        "TD3": [results_page.Seed(tests, tests, returns, 1.0)],
+    }
+    row = Row({"AES-RL": "aes-rl", "TD3": "td3"}, "Swimmer-v5", 20, 1, "each other")
+    text = "\n".join(results_page.section(row, shown, [], "curve.png"))
+    assert "at 20 training frames" in text
+    assert "| AES-RL | 1 | 100 | 100 | 10 | 0.00 |" in text
+    assert "| TD3 | 1 | 100 | 100 | 100 | 0.00 |" in text
+
+
 def test_the_page_is_made_of_what_is_there(trained, tmp_path):
     curve = (trained / "results" / "cem-Pendulum-v1-0k-s0" / "curve.csv").read_text()
     for seed in (0, 1):
