@@ -116,8 +116,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--plan", default="benchmarks.results:PLAN", help="another plan, as module:name")
     options = parser.parse_args(argv)
     module, _, name = options.plan.partition(":")
-    plan = PLAN if options.plan == parser.get_default("plan") else getattr(importlib.import_module(module), name)
+    try:
+        plan = PLAN if options.plan == parser.get_default("plan") else getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        parser.error(f"there is no plan {options.plan!r}, which should be module:name: {error}")
     jobs = [job for job in jobs_of(plan) if fnmatch(job.name, f"*{options.only}*")]
+    if not jobs:
+        parser.error(f"no run of the plan has {options.only!r} in its name: --list shows them all")
     runs, results = options.runs.absolute(), options.results
     if options.list:
         for job in jobs:

@@ -147,6 +147,22 @@ def test_a_run_with_a_single_test_is_drawn_as_a_point(tmp_path):
     assert inks[0] > inks[1] + 150  # two dots and a diamond, beside the legend's line
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "nobody"], "no run of the plan has 'nobody' in its name"),
+        (["--plan", "no_such_module:PLAN", "--list"], "there is no plan 'no_such_module:PLAN'"),
+        (["--plan", "benchmarks.results:NONE", "--list"], "there is no plan 'benchmarks.results:NONE'"),
+        (["--plan", ":", "--list"], "there is no plan ':'"),
+    ],
+)
+def test_a_plan_or_a_run_that_is_not_there_is_one_line_and_exit_code_2(words, said, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        results.main(words)
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_systems_are_compared_at_the_training_frames_that_both_have_played():
     tests, returns = np.array([10.0, 20.0]), np.array([0.0, 100.0])
     shown = {  # AES-RL's paper does not count the episodes of the mean
