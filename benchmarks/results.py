@@ -35,6 +35,7 @@ class Row:
     against: str  # what it is judged against
     as_published: bool = False  # with the networks and rates of the published results
     beside: tuple[str, ...] = ()  # systems of other rows that are shown too
+    engine: str = "envpool"  # one for all: engines have other versions of MuJoCo, so their numbers are not compared
 
 
 LEARNERS = {"TD3": "td3", "SAC": "sac", "DDPG": "ddpg"}
@@ -95,6 +96,7 @@ def jobs_of(plan: tuple[Row, ...]) -> list[Job]:
         for seed in range(row.seeds):
             for system, words in row.systems.items():
                 preset, *options = shlex.split(words)
+                options += ["--engine", row.engine]
                 if row.as_published:
                     options += shlex.split(find_band(preset, row.task, row.frames, points).settings.settings)
                 name = f"{system.lower().replace(' ', '-')}-{row.task}-{row.frames // 1000}k-s{seed}"
@@ -107,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description="run the plan of results")
     parser.add_argument("--list", action="store_true", help="show the runs and how far they are, and train nothing")
     parser.add_argument("--collect", action="store_true", help="only write what is finished to results/")
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="runs whose name has this in it, such as td3*s0")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="runs of this name, such as 'td3-*-s0'")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, each on a core of its own")
     parser.add_argument("--runs", type=Path, default=Path("runs/results"), help="where the run folders are")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where the tables go")
@@ -120,9 +122,9 @@ def main(argv: list[str] | None = None) -> int:
         plan = PLAN if options.plan == parser.get_default("plan") else getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         parser.error(f"there is no plan {options.plan!r}, which should be module:name: {error}")
-    jobs = [job for job in jobs_of(plan) if fnmatch(job.name, f"*{options.only}*")]
+    jobs = [job for job in jobs_of(plan) if fnmatch(job.name, options.only)]
     if not jobs:
-        parser.error(f"no run of the plan has {options.only!r} in its name: --list shows them all")
+        parser.error(f"no run of the plan is named {options.only!r}: --list shows them all")
     runs, results = options.runs.absolute(), options.results
     if options.list:
         for job in jobs:

@@ -61,19 +61,19 @@ def test_a_runner_that_is_killed_goes_on_and_repeats_nothing(tmp_path):
 
 
 def test_ctrl_c_has_the_runs_save_themselves(tmp_path):
-    process = launch(tmp_path, "--jobs", "2", "--only", "s0")
+    process = launch(tmp_path, "--jobs", "2", "--only", "*-s0")
     lived = tmp_path / "runs" / "first-Reach-0k-s0.lived"
     wait_for(lambda: lived.exists() and len(lived.read_text().split()) >= 2)
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 130
     assert "first-Reach-0k-s0: saved at" in out
-    assert launch(tmp_path, "--only", "s0").communicate(timeout=60)[0].count("done in") == 2
+    assert launch(tmp_path, "--only", "*-s0").communicate(timeout=60)[0].count("done in") == 2
     assert set(map(len, generations(tmp_path).values())) == {10}
 
 
 def test_a_run_that_another_runner_is_at_is_left_to_it(tmp_path):
-    first, second = launch(tmp_path, "--only", "s0"), launch(tmp_path, "--only", "s0")
+    first, second = launch(tmp_path, "--only", "*-s0"), launch(tmp_path, "--only", "*-s0")
     for process in (first, second):
         process.communicate(timeout=60)
         assert process.returncode == 0
@@ -98,6 +98,18 @@ def test_the_plan_has_no_two_runs_of_the_same_name_and_every_seed_of_it():
         "td3-HalfCheetah-v5-100k-s1",
     ]
     assert "--learner.critic-hidden" in jobs[2].options
+
+
+def test_all_runs_of_the_plan_and_all_results_are_of_one_engine():
+    """Another engine has another version of MuJoCo."""
+    asked = {job.options[job.options.index("--engine") + 1] for job in jobs_of(PLAN)}
+    configs = [json.loads(path.read_text()) for path in sorted((ROOT / "results").glob("*/config.json"))]
+    assert asked == {config["engine"] for config in configs} == {"envpool"}
+
+
+def test_one_run_is_chosen_by_its_name_and_not_those_whose_names_end_alike(capsys, tmp_path):
+    assert results.main(["--list", "--only", "sac-Swimmer*", "--runs", str(tmp_path)]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["sac-Swimmer-v5-1000k-s0"]
 
 
 def test_a_preset_that_is_not_here_is_left_out(tmp_path, capsys, monkeypatch):
@@ -131,7 +143,7 @@ def test_a_run_leaves_its_tests_and_its_configuration_without_a_trace_of_the_mac
     assert str(trained) not in text
     assert str(Path.home()) not in text
     assert str(ROOT) not in text
-    assert json.loads(text)["command"].startswith("genepool train cem Pendulum-v1 --frames 200 --seed 0 --engine")
+    assert json.loads(text)["command"].startswith("genepool train cem Pendulum-v1 --frames 200 --seed 0 --max-steps 20")
 
 
 @pytest.mark.filterwarnings("ignore:No artists with labels")
@@ -150,7 +162,7 @@ def test_a_run_with_a_single_test_is_drawn_as_a_point(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--only", "nobody"], "no run of the plan has 'nobody' in its name"),
+        (["--only", "nobody"], "no run of the plan is named 'nobody'"),
         (["--plan", "no_such_module:PLAN", "--list"], "there is no plan 'no_such_module:PLAN'"),
         (["--plan", "benchmarks.results:NONE", "--list"], "there is no plan 'benchmarks.results:NONE'"),
         (["--plan", ":", "--list"], "there is no plan ':'"),
