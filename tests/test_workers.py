@@ -77,7 +77,7 @@ def test_actors_of_different_architectures_play_side_by_side_as_each_plays_alone
 
 @pytest.mark.parametrize(
     ("hidden", "layer_norm", "activation"),
-    [((128, 128), True, "tanh"), ((33,), False, "elu")],
+    [((128, 128), True, "tanh"), ((33,), False, "elu"), ((256, 257), False, "relu")],  # the last has a wide matrix
 )
 def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden, layer_norm, activation):
     rng = np.random.default_rng(0)
@@ -89,7 +89,7 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
 
     def acts(who):
         leaves = zip(*(jax.tree.leaves(actors[k]) for k in who), strict=True)
-        return np.asarray(program(inputs[who], *(local._lanes(column, len(who)) for column in leaves)))
+        return np.asarray(program(inputs[who], [local._lanes(column, len(who)) for column in leaves]))
 
     alone = [acts([k])[0] for k in range(3)]
     for lanes in local.LANES:
@@ -100,6 +100,42 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
 def test_whoever_calls_a_program_runs_it_and_wakes_no_thread_of_jaxs_own():
     code = "import jax, genepool; genepool.pderl; print(jax.config.read('jax_cpu_enable_async_dispatch'))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_wide_actors_are_read_by_the_thread_that_plays_and_wake_no_other():
+    """XLA's threads would take the cores of other players."""
+    code = """
+import jax, numpy as np
+from pathlib import Path
+from genepool.networks import Actor
+from genepool.workers import local
+
+def ticks():
+    stats = [path.read_text().rpartition(")") for path in Path("/proc/self/task").glob("*/stat")]
+    return sum(sum(map(int, rest.split()[11:13])) for name, _, rest in stats if "XLA" in name)
+
+actors = [jax.device_get(Actor(key, 17, 6, (512, 512), False, "relu")) for key in jax.random.split(jax.random.key(0), 4)]
+crowd, live = local.Crowd(actors, [None] * 4, 17, 6), np.arange(4, dtype=np.int32)
+act = lambda: crowd.act(np.ones((4, 17), np.float32), live, 0)
+act()
+before = ticks()
+for _ in range(4000):
+    act()
+print(ticks() - before)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(out) <= 1  # hundredths of a second
+
+
+def test_the_largest_batches_are_played_first_so_that_all_of_a_crew_end_together(monkeypatch):
+    task = replace(find("Pendulum-v1", "gymnasium"), max_steps=5)
+    sizes, play = [], local.play
+    monkeypatch.setattr(local, "play", lambda *a: sizes.append(len(a[-1])) or play(*a))
+    monkeypatch.setattr(local, "CAPACITY", 3)
+    everyone = candidates(task, 10, episodes=1)
+    outcomes = genepool.LocalWorkers(task, alone=True).map(everyone)
+    assert sizes == [3, 3, 2, 2]
+    assert [outcome.candidate.seeds for outcome in outcomes] == [candidate.seeds for candidate in everyone]
 
 
 def test_a_crew_shares_out_the_episodes_evenly_and_in_order_as_many_at_once_as_their_weights_fit():

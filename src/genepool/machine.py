@@ -12,6 +12,8 @@ import jax
 # for their actions: 83 us in place of 41 on two cores. It comes too late where JAX was used before genepool was imported.
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 
+WIDE = 2**18  # bytes of a matrix that no core keeps in its own caches: to fetch it takes longer than to multiply by it
+
 
 def cores() -> int:
     """Cores that this process may run on."""

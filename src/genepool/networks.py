@@ -14,13 +14,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from genepool.machine import WIDE
 from genepool.trees import host_random
 
 
 @jax.custom_vjp
 def matmul(x: Array, w: Array) -> Array:
     """x @ w. XLA's x.T @ g is slow on a CPU, so the gradient copies x.T first: about 2 % off a DDPG update."""
+    return x @ w if x.ndim > 1 else _row_product(x, w)
+
+
+@jax.custom_batching.custom_vmap
+def _row_product(x: Array, w: Array) -> Array:
+    """x @ w of one state. Of many, each with a wide matrix of its own, one by one: XLA would hand out a batch of such products
+    to threads whose cores are busy with other players. The bits are the same.
+    """
     return x @ w
+
+
+@_row_product.def_vmap
+def _row_products(count: int, batched: list[bool], x: Array, w: Array) -> tuple[Array, bool]:
+    if all(batched) and w[0].nbytes >= WIDE:
+        return jnp.stack([x[k] @ w[k] for k in range(count)]), True
+    return jax.vmap(jnp.matmul, [0 if many else None for many in batched])(x, w), True
 
 
 def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:

@@ -10,12 +10,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.machine import each
+from genepool.machine import WIDE, each
 from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 from genepool.workers import crew
 
@@ -74,7 +75,8 @@ class LocalWorkers:
         cores = 1 if self._alone else self.task.threads
         count = hands(cores, len(tickets))
         batches, mates, begun = batched(tickets, count), crew.take(count - 1), time.perf_counter()
-        waiting, played = deque(enumerate(batches)), [[] for _ in batches]
+        waiting = deque(sorted(enumerate(batches), key=lambda numbered: -len(numbered[1])))  # so that all end together
+        played: list[list[Played]] = [[] for _ in batches]
 
         def work(play: Callable[[list[Ticket]], list[Played] | None]) -> None:
             while waiting:
@@ -331,7 +333,7 @@ class Group:
         self._inputs[: len(self._lanes), : self._sizes[0]] = observations[self._seen]
         for lane, noise in self._noise:
             self._inputs[lane, self._sizes[0] :] = noise[t]
-        actions[self._places] = np.asarray(self._program(self._inputs, *self._weights))[self._taken]
+        actions[self._places] = np.asarray(self._program(self._inputs, self._weights))[self._taken]
 
     def _follow(self, live: np.ndarray) -> None:
         """Take note of who is live. When half the lanes are of no use, the rest move to a smaller program."""
@@ -357,20 +359,20 @@ def index(rising: list[int]) -> slice | np.ndarray:
     return slice(first, end) if end - first == len(rising) else np.array(rising)
 
 
-def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray:
-    """A leaf of n actors, zero where there is none. It begins where JAX takes it as it is, without a copy."""
+def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray | list[np.ndarray]:
+    """A leaf of n actors, zero where there is none; of wide matrices, one by one. It begins where JAX takes it as it is, without a copy."""
     shape = (n, *np.shape(leaves[0]))
     memory = np.zeros(math.prod(shape) + 16, np.float32)
     begin = -memory.ctypes.data % 64 // 4
     whole = memory[begin : begin + math.prod(shape)].reshape(shape)
     for lane, leaf in enumerate(leaves):
         whole[lane] = leaf
-    return whole
+    return list(whole) if whole[0].nbytes >= WIDE else whole
 
 
 @lru_cache(maxsize=32)
 def _program(structure: Any, observation_size: int) -> Any:
-    """The actions of all lanes, of their inputs and the leaves of their actors, [lanes, ...].
+    """The actions of all lanes, of their inputs and the leaves of their actors, [lanes, ...] or a list of lanes.
 
     A lane's bits depend on nothing but what is in it: products are made lane by lane, all else number by number. That
     is so of XLA's own kernels, on one thread; those of its library YNN sum in an order that depends on the size of all.
@@ -379,5 +381,8 @@ def _program(structure: Any, observation_size: int) -> Any:
     def one(row: Array, *leaves: Array) -> Array:
         return jax.tree.unflatten(structure, leaves).explore(row[:observation_size], row[observation_size:])
 
+    def all_lanes(rows: Array, leaves: list[Array | list[Array]]) -> Array:
+        return jax.vmap(one)(rows, *(jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in leaves))
+
     options = {"xla_cpu_multi_thread_eigen": False, "xla_cpu_experimental_ynn_fusion_type": ""}
-    return jax.jit(jax.vmap(one), compiler_options=options)
+    return jax.jit(all_lanes, compiler_options=options)
