@@ -163,3 +163,11 @@ def test_the_plain_update_that_the_benchmark_measures_beside_ours_is_the_same_up
         plain = updated()
     for name in ("actor", "critic", "target_actor", "target_critic"):  # Adam has moved weights by up to 9e-3
         close(getattr(ours, name), getattr(plain, name), atol=5e-6)
+
+
+def test_the_flops_that_the_benchmark_counts_are_those_of_the_products_and_a_few_more():
+    learner = DDPG()
+    counted = parts.counted_flops(learner, learner.init(KEY, Actor(KEY, *parts.SIZES)), parts.full(2_000))
+    products = parts.update_flops(*parts.SIZES)
+    assert products == 2 * 128 * 756_536
+    assert 1.03 * products < counted < 1.05 * products

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,16 @@ class Spaces:
         """|A|: how many numbers a policy gives."""
         return len(self.low)
 
+    @cached_property
+    def _is_unit(self) -> bool:
+        return set(self.low) == {-1.0} and set(self.high) == {1.0}
+
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
         """Actions of a policy as the environment's: low + (a + 1) / 2 (high - low), a kept within [-1, 1]; or argmax a."""
         if self.first is not None:
             return self.first + actions.reshape(-1, self.action_size).argmax(axis=1)  # of equals the first
         actions = np.minimum(np.maximum(actions, -1.0), 1.0)  # np.clip takes five times as long for a few
-        if self.low != (-1.0,) * len(self.low) or self.high != (1.0,) * len(self.high):
+        if not self._is_unit:
             low, high = np.asarray(self.low, actions.dtype), np.asarray(self.high, actions.dtype)
             actions = low + (actions + 1.0) / 2.0 * (high - low)
         return actions.reshape(-1, *self.action_shape)

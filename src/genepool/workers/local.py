@@ -21,7 +21,7 @@ from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 from genepool.workers import crew
 
 CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
-CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
+CACHE = 7 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
 LANES = (*range(1, 9), 10, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
 
 
