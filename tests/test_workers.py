@@ -103,9 +103,10 @@ def test_whoever_calls_a_program_runs_it_and_wakes_no_thread_of_jaxs_own():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_wide_actors_are_read_by_the_thread_that_plays_and_wake_no_other():
+@pytest.mark.parametrize(("count", "hidden"), [(4, (512, 512)), (12, (400, 300))])
+def test_wide_actors_are_read_by_the_thread_that_plays_and_wake_no_other(count, hidden):
     """XLA's threads would take the cores of other players."""
-    code = """
+    code = f"""
 import jax, numpy as np
 from pathlib import Path
 from genepool.networks import Actor
@@ -115,9 +116,10 @@ def ticks():
     stats = [path.read_text().rpartition(")") for path in Path("/proc/self/task").glob("*/stat")]
     return sum(sum(map(int, rest.split()[11:13])) for name, _, rest in stats if "XLA" in name)
 
-actors = [jax.device_get(Actor(key, 17, 6, (512, 512), False, "relu")) for key in jax.random.split(jax.random.key(0), 4)]
-crowd, live = local.Crowd(actors, [None] * 4, 17, 6), np.arange(4, dtype=np.int32)
-act = lambda: crowd.act(np.ones((4, 17), np.float32), live, 0)
+keys = jax.random.split(jax.random.key(0), {count})
+actors = [jax.device_get(Actor(key, 17, 6, {hidden}, False, "relu")) for key in keys]
+crowd, live = local.Crowd(actors, [None] * {count}, 17, 6), np.arange({count}, dtype=np.int32)
+act = lambda: crowd.act(np.ones(({count}, 17), np.float32), live, 0)
 act()
 before = ticks()
 for _ in range(4000):

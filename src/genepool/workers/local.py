@@ -384,5 +384,9 @@ def _program(structure: Any, observation_size: int) -> Any:
     def all_lanes(rows: Array, leaves: list[Array | list[Array]]) -> Array:
         return jax.vmap(one)(rows, *(jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in leaves))
 
-    options = {"xla_cpu_multi_thread_eigen": False, "xla_cpu_experimental_ynn_fusion_type": ""}
+    options = {
+        "xla_cpu_multi_thread_eigen": False,
+        "xla_cpu_experimental_ynn_fusion_type": "",
+        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",  # one kernel after the other, all in this thread
+    }
     return jax.jit(all_lanes, compiler_options=options)
