@@ -282,3 +282,27 @@ def test_a_stream_that_ends_nobodys_episode_has_the_return_of_what_it_played():
     candidate = replace(candidates(task, 1, 1)[0], steps=(6,))
     (outcome,) = genepool.LocalWorkers(task).map([candidate])
     assert outcome.returns == pytest.approx([outcome.transitions.reward.sum()])
+
+
+class Unsound(Reach):
+    """In the episode with seed 101, the observation or the reward of step 7 is not a number."""
+
+    wrong = "reward"
+
+    def reset(self, *, seed=None, options=None):
+        self.bad = seed == 101
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        if self.bad and self.t == 7:
+            return (observation, np.nan, *rest) if self.wrong == "reward" else (observation * np.inf, reward, *rest)
+        return observation, reward, *rest
+
+
+@pytest.mark.parametrize(("wrong", "said"), [("reward", "a reward"), ("observation", "an observation")])
+def test_what_is_not_a_number_is_named_with_its_seed_and_step(wrong, said, monkeypatch):
+    monkeypatch.setattr(Unsound, "wrong", wrong)
+    task = find(Unsound)
+    with pytest.raises(genepool.UserError, match=rf"returned {said} that is not finite .* seed 101, step 7$"):
+        genepool.LocalWorkers(task).map(candidates(task, 3))

@@ -36,7 +36,12 @@ class Mate:
         shared, pipe = surroundings(), subprocess.PIPE
         environment = os.environ | shared["environment"]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
+            [sys.executable, "-c", START],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            pipesize=2**20,  # bytes that one side need not wait for the other with
         )
         self.ready = False
         self.greeting = threading.Thread(target=self._greet, args=(shared,), name="mate", daemon=True)

@@ -21,7 +21,7 @@ from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 from genepool.workers import crew
 
 CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
-CACHE = 7 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
+CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
 LANES = (*range(1, 9), 10, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
 
 
@@ -219,12 +219,12 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
     t, rows, next_limit = 0, slice(n), int(limit.min())
     try:
         observations[0] = engine.begin(seeds, threads)
-        _inspect(task, observations[0], rewards[0], seeds, 0)
+        _inspect(task, "an observation", observations[:1], seeds, 0)
         for t in range(longest):
             action = actions[t, rows] = crowd.act(observations[t], live, t)
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
             observations[t + 1, rows], rewards[t, rows] = observation, reward
-            _inspect(task, observations[t + 1], rewards[t], seeds, t + 1)
+            _inspect(task, "an observation", observations[t + 1 : t + 2], seeds, t + 1)
             over = terminated | truncated
             if t + 1 < next_limit and not np.count_nonzero(over):  # over.any() takes four times as long for a few
                 continue
@@ -234,7 +234,7 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
             anew = live[over & streams[live] & (length[live] > t + 1)]
             if len(anew):
                 observations[t + 1, anew] = engine.restart(anew)
-                _inspect(task, observations[t + 1], rewards[t], seeds, 0)
+                _inspect(task, "an observation", observations[t + 1 : t + 2], seeds, 0)
                 limit[anew] = np.minimum(length[anew], t + 1 + task.horizon)
             if over.sum() > len(anew):
                 live = live[~over | (streams[live] & (length[live] > t + 1))]
@@ -247,6 +247,7 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
         raise UserError(
             f"{task.id} raised {type(cause).__name__} in the episode with seed {seed}, step {t + 1}: {cause}"
         ) from cause
+    _inspect(task, "a reward", rewards, seeds, 1)  # nobody acts on them, so all at once
 
     def played(k: int) -> Played:
         at = [end for end, _, _ in ends[k]]
@@ -268,16 +269,16 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
     return [played(k) for k in range(n)]
 
 
-def _inspect(task: Task, observation: np.ndarray, reward: np.ndarray, seeds: Sequence[int], step: int) -> None:
-    """Refuse what is not a number, in anybody's row, before it gets into a memory or a network."""
+def _inspect(task: Task, what: str, values: np.ndarray, seeds: Sequence[int], first: int) -> None:
+    """Refuse what is not a number, [steps, episodes, ...], before it gets into a memory or a network."""
     # a sum of squares is not finite unless all are, and costs a fraction of looking at each
-    if math.isfinite(np.vdot(observation, observation) + np.vdot(reward, reward)):
+    if math.isfinite(np.vdot(values, values)):
         return
-    bad = ~(np.isfinite(observation).all(axis=1) & np.isfinite(reward))
-    if bad.any():
-        what = "an observation" if not np.isfinite(observation[bad]).all() else "a reward"
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        step, episode = bad[0, :2].tolist()
         raise UserError(
-            f"{task.id} returned {what} that is not finite in the episode with seed {seeds[int(np.flatnonzero(bad)[0])]}, step {step}"
+            f"{task.id} returned {what} that is not finite in the episode with seed {seeds[episode]}, step {first + step}"
         )
 
 
