@@ -69,7 +69,7 @@ def update_flops(observation: int, action: int, hidden: Sequence[int] = (128, 12
                                          and back to the hidden layers
 
     That is 756,536 multiply-adds for 17 observations and 6 actions, 193.67 MFLOP for a batch of 128. Element-wise work
-    (layer norm, tanh, Adam, the slow targets) is not counted.
+    (layer norm, tanh, Adam, the slow targets) is not counted: that is what the ratio leaves room for.
     """
     actor, actor_back = actor_products(observation, action, hidden)
     critic = critic_products(observation, action)
@@ -230,19 +230,14 @@ def update(threads: int, quick: bool) -> list[Row]:
     def measure(name: str, target: float | None) -> Row:
         state = learner.init(k_learner, Actor(k_actor, *SIZES))
         work = lambda: learner.update(k_update, state, replay, steps)
-        return beside_gemm(f"{name}, {spelt(threads)}", flops, work, 1 if quick else 9, steps, target)
+        return beside_gemm(f"{name}, {spelt(threads)}", products, work, 1 if quick else 9, steps, target)
 
     ours = measure("DDPG update", 1.35 if threads == 1 else 1.5)
-    limits = [limit * products / flops for limit in ours["limit_rounds"]]
-    strictly = row(
-        f"{ours['name']}: beside its matrix products",
-        "ms",
-        ours["rounds"],
-        limits,
-        f"{products / 1e6:,.2f} MFLOP",
-    )
+    limits = [limit * flops / products for limit in ours["limit_rounds"]]
+    name, limit_is = f"{ours['name']}: beside all its FLOPs", f"{flops / 1e6:,.2f} MFLOP as JAX counts"
     with plainly():
-        return [ours, strictly, measure("the same written plainly", None)]
+        plain = measure("the same written plainly", None)
+    return [ours, row(name, "ms", ours["rounds"], limits, limit_is), plain]
 
 
 def counted_flops(learner: Any, state: Any, replay: buffer.Buffer) -> int:
