@@ -76,22 +76,32 @@ def test_actors_of_different_architectures_play_side_by_side_as_each_plays_alone
 
 
 @pytest.mark.parametrize(
-    ("hidden", "layer_norm", "activation"),
-    [((128, 128), True, "tanh"), ((33,), False, "elu"), ((256, 257), False, "relu")],  # the last has a wide matrix
+    ("hidden", "layer_norm", "activation", "size"),
+    [
+        ((128, 128), True, "tanh", 3),
+        ((33,), False, "elu", 3),
+        ((256, 257), False, "relu", 3),  # a wide matrix
+        ((400, 300), False, "tanh", 2),  # one with fewer columns than rows
+        ((32,), False, "tanh", 1),  # one column, which XLA would sum up in its own ways
+        ((64, 64), False, "relu", 17),
+    ],
 )
-def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden, layer_norm, activation):
+def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden, layer_norm, activation, size):
     rng = np.random.default_rng(0)
     stir = lambda leaf: np.asarray(leaf) + 0.1 * rng.standard_normal(np.shape(leaf)).astype(np.float32)
-    make = lambda key: jax.tree.map(stir, Actor(key, 11, 3, hidden, layer_norm, activation))
+    make = lambda key: jax.tree.map(stir, Actor(key, 11, size, hidden, layer_norm, activation))
     actors = [make(key) for key in jax.random.split(jax.random.key(0), 3)]
-    inputs = rng.standard_normal((3, 14)).astype(np.float32)
-    program = local._program(jax.tree.structure(actors[0]), 11)
+    inputs = rng.standard_normal((3, 11 + size)).astype(np.float32)
+    shapes = tuple(leaf.shape for leaf in jax.tree.leaves(actors[0]))
+    program = local._program(jax.tree.structure(actors[0]), shapes, 11)
 
     def acts(who):
         leaves = zip(*(jax.tree.leaves(actors[k]) for k in who), strict=True)
         return np.asarray(program(inputs[who], [local._lanes(column, len(who)) for column in leaves]))
 
     alone = [acts([k])[0] for k in range(3)]
+    means = [actor(row) for actor, row in zip(actors, inputs[:, :11], strict=True)]
+    np.testing.assert_allclose(alone, np.clip(means + inputs[:, 11:], -1, 1), atol=1e-5)
     weight = sum(leaf.nbytes for leaf in jax.tree.leaves(actors[0]))
     for lanes in (n for n in local.LANES if n * weight < local.CACHE):  # more are never played at once
         who = rng.integers(3, size=lanes)

@@ -4,7 +4,7 @@ They take one state or a batch of them. Entry k along the last axis of every lea
 that an operator may move a unit whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from genepool.machine import WIDE
+from genepool.machine import WIDE, is_tall
 from genepool.trees import host_random
 
 
@@ -34,9 +34,17 @@ def _row_product(x: Array, w: Array) -> Array:
 
 @_row_product.def_vmap
 def _row_products(count: int, batched: list[bool], x: Array, w: Array) -> tuple[Array, bool]:
-    if all(batched) and w[0].nbytes >= WIDE:
-        return jnp.stack([x[k] @ w[k] for k in range(count)]), True
-    return jax.vmap(jnp.matmul, [0 if many else None for many in batched])(x, w), True
+    product = _product(w.shape[-2:])
+    if all(batched) and (count == 1 or w[0].nbytes >= WIDE):
+        return jnp.stack([product(x[k], w[k]) for k in range(count)]), True
+    return jax.vmap(product, [0 if many else None for many in batched])(x, w), True
+
+
+def _product(shape: tuple[int, int]) -> Callable[[Array, Array], Array]:
+    """x @ w, written so that XLA makes the same of one and of many."""
+    if shape[1] == 1:  # it would make a sum of it
+        return lambda x, w: (x @ jnp.concatenate([w, w], axis=1))[:1]
+    return (lambda x, w: w.T @ x) if is_tall(shape) else jnp.matmul
 
 
 def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:

@@ -12,7 +12,9 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from genepool.environments.task import Task
 from genepool.errors import UserError
@@ -49,17 +51,17 @@ class Mate:
 
     def _greet(self, shared: dict[str, Any]) -> None:
         try:
-            self._say(shared["path"])
-            self._say(shared)
-            self.ready = pickle.load(self.process.stdout)
+            pickle.dump(shared["path"], self.process.stdin)
+            send(self.process.stdin, shared)
+            self.ready = receive(self.process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             self.close()
 
     def play(self, task: Task, batch: Sequence[Any]) -> list[Any] | None:
         """What comes of the tickets of a batch; none, if it cannot be played there."""
         try:
-            self._say(pickle.dumps((task, batch)))
-            answer = pickle.load(self.process.stdout)
+            send(self.process.stdin, (task, batch))
+            answer = receive(self.process.stdout)
         except (OSError, EOFError, AttributeError, TypeError, pickle.PickleError):
             answer = None
         if isinstance(answer, UserError):
@@ -67,10 +69,6 @@ class Mate:
         if answer is None:
             self.close()
         return answer
-
-    def _say(self, what: Any) -> None:
-        pickle.dump(what, self.process.stdin)
-        self.process.stdin.flush()
 
     def peak(self) -> int:
         """The most bytes of memory that it has held; nothing where the system does not say."""
@@ -82,6 +80,27 @@ class Mate:
         self.ready = False
         self.process.kill()
         self.process.wait()
+
+
+def send(pipe: BinaryIO, what: Any) -> None:
+    """Write something, its arrays from where they are: no other thread can go on while they are copied into a pickle."""
+    arrays: list[pickle.PickleBuffer] = []
+    frame = pickle.dumps(what, protocol=5, buffer_callback=arrays.append)
+    contents = [array.raw() for array in arrays]
+    pickle.dump((frame, [content.nbytes for content in contents]), pipe)
+    for content in contents:
+        pipe.write(content)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> Any:
+    """Read what was sent, to its end even if it cannot be understood."""
+    frame, sizes = pickle.load(pipe)
+    contents = [np.empty(size, np.uint8) for size in sizes]
+    for content in contents:
+        if pipe.readinto(content) < content.nbytes:
+            raise EOFError
+    return pickle.loads(frame, buffers=contents)
 
 
 def take(count: int) -> list[Mate]:

@@ -16,7 +16,7 @@ from jax import Array
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.machine import WIDE, each
+from genepool.machine import WIDE, each, is_tall
 from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 from genepool.workers import crew
 
@@ -225,10 +225,10 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
             observations[t + 1, rows], rewards[t, rows] = observation, reward
             _inspect(task, "an observation", observations[t + 1 : t + 2], seeds, t + 1)
-            over = terminated | truncated
-            if t + 1 < next_limit and not np.count_nonzero(over):  # over.any() takes four times as long for a few
+            ends_now = any(terminated.tolist()) or any(truncated.tolist())  # NumPy's any takes ten times as long for a few
+            if t + 1 < next_limit and not ends_now:
                 continue
-            over |= limit[live] <= t + 1
+            over = terminated | truncated | (limit[live] <= t + 1)
             for place in np.flatnonzero(over):
                 ends[live[place]].append((t + 1, bool(terminated[place]), observation[place].copy()))
             anew = live[over & streams[live] & (length[live] > t + 1)]
@@ -295,8 +295,8 @@ class Crowd:
             shapes = tuple(np.shape(leaf) for leaf in leaves)
             kinds.setdefault((structure, shapes, widths[k]), []).append(k)
         self._groups = [
-            Group(_program(structure, observation_size), episodes, actors, noises, (observation_size, width))
-            for (structure, _, width), episodes in kinds.items()
+            Group(_program(structure, shapes, observation_size), episodes, actors, noises, (observation_size, width))
+            for (structure, shapes, width), episodes in kinds.items()
         ]
         self._action_size = action_size
 
@@ -362,18 +362,24 @@ def index(rising: list[int]) -> slice | np.ndarray:
 
 def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray | list[np.ndarray]:
     """A leaf of n actors, zero where there is none; of wide matrices, one by one. It begins where JAX takes it as it is, without a copy."""
-    shape = (n, *np.shape(leaves[0]))
+    turned = is_tall(np.shape(leaves[0]))
+    shape = (n, *(np.shape(leaves[0])[::-1] if turned else np.shape(leaves[0])))
     memory = np.zeros(math.prod(shape) + 16, np.float32)
     begin = -memory.ctypes.data % 64 // 4
     whole = memory[begin : begin + math.prod(shape)].reshape(shape)
     for lane, leaf in enumerate(leaves):
-        whole[lane] = leaf
-    return list(whole) if whole[0].nbytes >= WIDE else whole
+        whole[lane] = np.transpose(leaf) if turned else leaf
+    return list(whole) if n == 1 or whole[0].nbytes >= WIDE else whole
+
+
+def _upright(lanes: Array | list[Array]) -> Array | list[Array]:
+    """Turned leaves as an actor has them."""
+    return [leaf.T for leaf in lanes] if isinstance(lanes, list) else jnp.swapaxes(lanes, 1, 2)
 
 
 @lru_cache(maxsize=32)
-def _program(structure: Any, observation_size: int) -> Any:
-    """The actions of all lanes, of their inputs and the leaves of their actors, [lanes, ...] or a list of lanes.
+def _program(structure: Any, shapes: tuple[tuple[int, ...], ...], observation_size: int) -> Any:
+    """The actions of all lanes, of their inputs and the leaves of their actors, as `_lanes` gives them.
 
     A lane's bits depend on nothing but what is in it: products are made lane by lane, all else number by number. That
     is so of XLA's own kernels, on one thread; those of its library YNN sum in an order that depends on the size of all.
@@ -383,7 +389,8 @@ def _program(structure: Any, observation_size: int) -> Any:
         return jax.tree.unflatten(structure, leaves).explore(row[:observation_size], row[observation_size:])
 
     def all_lanes(rows: Array, leaves: list[Array | list[Array]]) -> Array:
-        return jax.vmap(one)(rows, *(jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in leaves))
+        upright = [_upright(leaf) if is_tall(shape) else leaf for leaf, shape in zip(leaves, shapes, strict=True)]
+        return jax.vmap(one)(rows, *(jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in upright))
 
     options = {
         "xla_cpu_multi_thread_eigen": False,

@@ -1,14 +1,15 @@
 """The far side of a crew: a process that plays the batches it is sent, until nobody is there to send any."""
 
 import os
-import pickle
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import UserError
 from genepool.machine import adopt
+from genepool.workers import crew
 from genepool.workers.local import play
 
 
@@ -18,18 +19,13 @@ def main() -> None:
     inlet, outlet = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an environment prints is no answer
     engines: dict[Task, Engine] = {}
-
-    def say(what: object) -> None:
-        pickle.dump(what, outlet, protocol=pickle.HIGHEST_PROTOCOL)
-        outlet.flush()
-
+    say = partial(crew.send, outlet)
     with suppress(EOFError, BrokenPipeError):
-        adopt(pickle.load(inlet))
+        adopt(crew.receive(inlet))
         say(True)
         while True:
-            message = pickle.load(inlet)
             try:
-                task, batch = pickle.loads(message)
+                task, batch = crew.receive(inlet)
                 if task not in engines:
                     engines[task] = task.open()
                 say(play(task, engines[task], 1, batch))
