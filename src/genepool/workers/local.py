@@ -225,7 +225,9 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
             observations[t + 1, rows], rewards[t, rows] = observation, reward
             _inspect(task, "an observation", observations[t + 1 : t + 2], seeds, t + 1)
-            ends_now = any(terminated.tolist()) or any(truncated.tolist())  # NumPy's any takes ten times as long for a few
+            ends_now = any(terminated.tolist()) or any(
+                truncated.tolist()
+            )  # NumPy's any takes ten times as long for a few
             if t + 1 < next_limit and not ends_now:
                 continue
             over = terminated | truncated | (limit[live] <= t + 1)
