@@ -1,5 +1,6 @@
 """Processes that play beside this one: the same bits, whoever plays, whoever is lost."""
 
+import io
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tasks import Reach
@@ -66,6 +68,20 @@ def test_with_a_mate_the_outcomes_are_those_of_one_process(mate, id, engine):
         same(a, b) for a, b in zip(genepool.LocalWorkers(task).map(everyone), alone(everyone, task), strict=True)
     )
     assert mate.batches == [10]  # half of two episodes each
+
+
+def test_what_is_sent_is_received_however_its_arrays_lie_and_so_is_what_follows():
+    rows = np.random.default_rng(0).standard_normal((30, 40), np.float32)
+    sent = [rows, rows.T, rows[::2, 1:], rows[:0], np.float32(2.0), jnp.arange(3.0), np.array([True]), (rows, "words")]
+    pipe = io.BytesIO()
+    crew.send(pipe, sent)
+    first = pipe.tell()
+    crew.send(pipe, "the next")
+    pipe.seek(0)
+    jax.tree.map(np.testing.assert_array_equal, crew.receive(pipe), sent)
+    assert crew.receive(pipe) == "the next"
+    with pytest.raises(EOFError):
+        crew.receive(io.BytesIO(pipe.getvalue()[: first - 100]))  # the other side died on the way
 
 
 def test_a_mate_plays_for_one_after_the_other_and_is_free_again(mate):
