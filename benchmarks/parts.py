@@ -69,7 +69,7 @@ def update_flops(observation: int, action: int, hidden: Sequence[int] = (128, 12
                                          and back to the hidden layers
 
     That is 756,536 multiply-adds for 17 observations and 6 actions, 193.67 MFLOP for a batch of 128. Element-wise work
-    (layer norm, tanh, Adam, the slow targets) is not counted: that is what the ratio leaves room for.
+    (layer norm, tanh, Adam, the slow targets) is not counted.
     """
     actor, actor_back = actor_products(observation, action, hidden)
     critic = critic_products(observation, action)

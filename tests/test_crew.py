@@ -110,9 +110,8 @@ def test_when_an_episode_fails_nobody_plays_on(mate, monkeypatch):
     count = lambda self, threads, batch: here.append(len(batch)) or play(self, threads, batch)
     monkeypatch.setattr(local.LocalWorkers, "_play_here", count)
     first, *others = candidates(CHEETAH, 40)
-    genepool.LocalWorkers(CHEETAH).map(
-        others
-    )  # both compile what they play with, which may take longer than all the rest
+    # both compile what they play with, which may take longer than all the rest
+    genepool.LocalWorkers(CHEETAH).map(others)
     mate.batches.clear()
     here.clear()
     broken = replace(first, noise=np.full((40, 6), np.nan, np.float32))

@@ -21,7 +21,7 @@ def cores() -> int:
 
 
 def is_tall(shape: tuple[int, ...]) -> bool:
-    """Whether it is a matrix of fewer columns than rows, and not of one. XLA's product of a row with it takes up to fifteen
+    """Whether it is a matrix of fewer columns than rows, but not of one column. XLA's product of a row with it takes up to fifteen
     times as long as with one that lies in memory column by column.
     """
     return len(shape) == 2 and shape[0] > shape[1] > 1

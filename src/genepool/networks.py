@@ -27,7 +27,7 @@ def matmul(x: Array, w: Array) -> Array:
 @jax.custom_batching.custom_vmap
 def _row_product(x: Array, w: Array) -> Array:
     """x @ w of one state. Of many, each with a wide matrix of its own, one by one: XLA would hand out a batch of such products
-    to threads whose cores are busy with other players. The bits are the same.
+    to threads whose cores are busy with other players. The bits are the same, of one and of many.
     """
     return x @ w
 

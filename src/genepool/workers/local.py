@@ -225,10 +225,8 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
             observations[t + 1, rows], rewards[t, rows] = observation, reward
             _inspect(task, "an observation", observations[t + 1 : t + 2], seeds, t + 1)
-            ends_now = any(terminated.tolist()) or any(
-                truncated.tolist()
-            )  # NumPy's any takes ten times as long for a few
-            if t + 1 < next_limit and not ends_now:
+            # NumPy's any takes ten times as long for a few
+            if t + 1 < next_limit and not (any(terminated.tolist()) or any(truncated.tolist())):
                 continue
             over = terminated | truncated | (limit[live] <= t + 1)
             for place in np.flatnonzero(over):
@@ -363,9 +361,14 @@ def index(rising: list[int]) -> slice | np.ndarray:
 
 
 def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray | list[np.ndarray]:
-    """A leaf of n actors, zero where there is none; of wide matrices, one by one. It begins where JAX takes it as it is, without a copy."""
-    turned = is_tall(np.shape(leaves[0]))
-    shape = (n, *(np.shape(leaves[0])[::-1] if turned else np.shape(leaves[0])))
+    """A leaf of n actors, zero where there is none; tall matrices turned. It begins where JAX takes it as it is, without a copy.
+
+    Wide matrices are given one by one, and so is all that one actor has: of a matrix that is cut out of an array XLA would make
+    another product, with other bits than for many.
+    """
+    own = np.shape(leaves[0])
+    turned = is_tall(own)
+    shape = (n, *(own[::-1] if turned else own))
     memory = np.zeros(math.prod(shape) + 16, np.float32)
     begin = -memory.ctypes.data % 64 // 4
     whole = memory[begin : begin + math.prod(shape)].reshape(shape)
