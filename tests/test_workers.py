@@ -75,69 +75,9 @@ def test_actors_of_different_architectures_play_side_by_side_as_each_plays_alone
     assert len({o.frames for o in together}) > 1  # so that some fell while others went on
 
 
-@pytest.mark.parametrize(
-    ("hidden", "layer_norm", "activation", "size"),
-    [
-        ((128, 128), True, "tanh", 3),
-        ((33,), False, "elu", 3),
-        ((256, 257), False, "relu", 3),  # a wide matrix
-        ((400, 300), False, "tanh", 2),  # one with fewer columns than rows
-        ((32,), False, "tanh", 1),  # one column, which XLA would sum up in its own ways
-        ((64, 64), False, "relu", 17),
-    ],
-)
-def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden, layer_norm, activation, size):
-    rng = np.random.default_rng(0)
-    stir = lambda leaf: np.asarray(leaf) + 0.1 * rng.standard_normal(np.shape(leaf)).astype(np.float32)
-    make = lambda key: jax.tree.map(stir, Actor(key, 11, size, hidden, layer_norm, activation))
-    actors = [make(key) for key in jax.random.split(jax.random.key(0), 3)]
-    inputs = rng.standard_normal((3, 11 + size)).astype(np.float32)
-    shapes = tuple(leaf.shape for leaf in jax.tree.leaves(actors[0]))
-    program = local._program(jax.tree.structure(actors[0]), shapes, 11)
-
-    def acts(who):
-        leaves = zip(*(jax.tree.leaves(actors[k]) for k in who), strict=True)
-        return np.asarray(program(inputs[who], [local._lanes(column, len(who)) for column in leaves]))
-
-    alone = [acts([k])[0] for k in range(3)]
-    means = [actor(row) for actor, row in zip(actors, inputs[:, :11], strict=True)]
-    np.testing.assert_allclose(alone, np.clip(means + inputs[:, 11:], -1, 1), atol=1e-5)
-    weight = sum(leaf.nbytes for leaf in jax.tree.leaves(actors[0]))
-    for lanes in (n for n in local.LANES if n * weight < local.CACHE):  # more are never played at once
-        who = rng.integers(3, size=lanes)
-        assert np.array_equal(acts(who), [alone[k] for k in who]), lanes
-
-
 def test_whoever_calls_a_program_runs_it_and_wakes_no_thread_of_jaxs_own():
     code = "import jax, genepool; genepool.pderl; print(jax.config.read('jax_cpu_enable_async_dispatch'))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
-@pytest.mark.parametrize(("count", "hidden"), [(4, (512, 512)), (12, (400, 300))])
-def test_wide_actors_are_read_by_the_thread_that_plays_and_wake_no_other(count, hidden):
-    """XLA's threads would take the cores of other players."""
-    code = f"""
-import jax, numpy as np
-from pathlib import Path
-from genepool.networks import Actor
-from genepool.workers import local
-
-def ticks():
-    stats = [path.read_text().rpartition(")") for path in Path("/proc/self/task").glob("*/stat")]
-    return sum(sum(map(int, rest.split()[11:13])) for name, _, rest in stats if "XLA" in name)
-
-keys = jax.random.split(jax.random.key(0), {count})
-actors = [jax.device_get(Actor(key, 17, 6, {hidden}, False, "relu")) for key in keys]
-crowd, live = local.Crowd(actors, [None] * {count}, 17, 6), np.arange({count}, dtype=np.int32)
-act = lambda: crowd.act(np.ones(({count}, 17), np.float32), live, 0)
-act()
-before = ticks()
-for _ in range(4000):
-    act()
-print(ticks() - before)
-"""
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert int(out) <= 1  # hundredths of a second
 
 
 def test_the_largest_batches_are_played_first_so_that_all_of_a_crew_end_together(monkeypatch):

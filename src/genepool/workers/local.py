@@ -5,24 +5,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.machine import WIDE, each, is_tall
+from genepool.machine import each
 from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 from genepool.workers import crew
+from genepool.workers.crowd import CAPACITY, Crowd, index
 
-CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
 CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
-LANES = (*range(1, 9), 10, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
 
 
 class Ticket(NamedTuple):
@@ -280,126 +278,3 @@ def _inspect(task: Task, what: str, values: np.ndarray, seeds: Sequence[int], fi
         raise UserError(
             f"{task.id} returned {what} that is not finite in the episode with seed {seeds[episode]}, step {first + step}"
         )
-
-
-class Crowd:
-    """The actors of a batch of episodes, asked for their actions together, however differently they are built."""
-
-    def __init__(
-        self, actors: Sequence[Any], noises: Sequence[np.ndarray | None], observation_size: int, action_size: int
-    ):
-        widths = [action_size if noise is None else noise.shape[-1] for noise in noises]
-        kinds: dict[Any, list[int]] = {}
-        for k, actor in enumerate(actors):
-            leaves, structure = jax.tree.flatten(actor)
-            shapes = tuple(np.shape(leaf) for leaf in leaves)
-            kinds.setdefault((structure, shapes, widths[k]), []).append(k)
-        self._groups = [
-            Group(_program(structure, shapes, observation_size), episodes, actors, noises, (observation_size, width))
-            for (structure, shapes, width), episodes in kinds.items()
-        ]
-        self._action_size = action_size
-
-    def act(self, observations: np.ndarray, live: np.ndarray, t: int) -> np.ndarray:
-        """The actions of the live episodes' players in step t, [len(live), |A|], within [-1, 1]."""
-        actions = np.empty((len(live), self._action_size), np.float32)
-        for group in self._groups:
-            group.act(observations, live, t, actions)
-        return actions
-
-
-class Group:
-    """Those of a crowd that are built alike. Each episode has a lane: a row of every array of one program."""
-
-    def __init__(
-        self,
-        program: Any,
-        episodes: Sequence[int],
-        actors: Sequence[Any],
-        noises: Sequence[np.ndarray | None],
-        sizes: tuple[int, int],
-    ):
-        self._program, self._sizes = program, sizes
-        self._leaves = {k: jax.tree.leaves(actors[k]) for k in episodes}
-        self._noises = {k: noises[k] for k in episodes if noises[k] is not None}
-        self._lanes: list[int] = []
-        self._live: np.ndarray | None = None
-
-    def act(self, observations: np.ndarray, live: np.ndarray, t: int, actions: np.ndarray) -> None:
-        """Write the actions of its live episodes' players in step t where they stand among all that are live."""
-        if live is not self._live:  # who plays changes seldom
-            self._follow(live)
-        if not self._playing:
-            return
-        self._inputs[: len(self._lanes), : self._sizes[0]] = observations[self._seen]
-        for lane, noise in self._noise:
-            self._inputs[lane, self._sizes[0] :] = noise[t]
-        actions[self._places] = np.asarray(self._program(self._inputs, self._weights))[self._taken]
-
-    def _follow(self, live: np.ndarray) -> None:
-        """Take note of who is live. When half the lanes are of no use, the rest move to a smaller program."""
-        places = {k: place for place, k in enumerate(live.tolist()) if k in self._leaves}
-        self._live, self._playing = live, bool(places)
-        if not places:
-            return
-        if not self._lanes or 2 * len(places) <= len(self._lanes):
-            self._lanes, n = list(places), next(n for n in LANES if n >= len(places))
-            self._seen = index(self._lanes)
-            self._inputs = np.zeros((n, sum(self._sizes)), np.float32)  # observation, then noise
-            columns = zip(*(self._leaves[k] for k in self._lanes), strict=True)
-            self._weights = jax.device_put([_lanes(column, n) for column in columns])
-        playing = self._noises.keys() & places.keys()
-        self._noise = [(lane, self._noises[k]) for lane, k in enumerate(self._lanes) if k in playing]
-        self._places = index(list(places.values()))
-        self._taken = index([lane for lane, k in enumerate(self._lanes) if k in places])
-
-
-def index(rising: list[int]) -> slice | np.ndarray:
-    """What picks these rows of an array: a slice if none between them is left out, for it costs a third."""
-    first, end = rising[0], rising[-1] + 1
-    return slice(first, end) if end - first == len(rising) else np.array(rising)
-
-
-def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray | list[np.ndarray]:
-    """A leaf of n actors, zero where there is none; tall matrices turned. It begins where JAX takes it as it is, without a copy.
-
-    Wide matrices are given one by one, and so is all that one actor has: of a matrix that is cut out of an array XLA would make
-    another product, with other bits than for many.
-    """
-    own = np.shape(leaves[0])
-    turned = is_tall(own)
-    shape = (n, *(own[::-1] if turned else own))
-    memory = np.zeros(math.prod(shape) + 16, np.float32)
-    begin = -memory.ctypes.data % 64 // 4
-    whole = memory[begin : begin + math.prod(shape)].reshape(shape)
-    for lane, leaf in enumerate(leaves):
-        whole[lane] = np.transpose(leaf) if turned else leaf
-    return list(whole) if n == 1 or whole[0].nbytes >= WIDE else whole
-
-
-def _upright(lanes: Array | list[Array]) -> Array | list[Array]:
-    """Turned leaves as an actor has them."""
-    return [leaf.T for leaf in lanes] if isinstance(lanes, list) else jnp.swapaxes(lanes, 1, 2)
-
-
-@lru_cache(maxsize=32)
-def _program(structure: Any, shapes: tuple[tuple[int, ...], ...], observation_size: int) -> Any:
-    """The actions of all lanes, of their inputs and the leaves of their actors, as `_lanes` gives them.
-
-    A lane's bits depend on nothing but what is in it: products are made lane by lane, all else number by number. That
-    is so of XLA's own kernels, on one thread; those of its library YNN sum in an order that depends on the size of all.
-    """
-
-    def one(row: Array, *leaves: Array) -> Array:
-        return jax.tree.unflatten(structure, leaves).explore(row[:observation_size], row[observation_size:])
-
-    def all_lanes(rows: Array, leaves: list[Array | list[Array]]) -> Array:
-        upright = [_upright(leaf) if is_tall(shape) else leaf for leaf, shape in zip(leaves, shapes, strict=True)]
-        return jax.vmap(one)(rows, *(jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in upright))
-
-    options = {
-        "xla_cpu_multi_thread_eigen": False,
-        "xla_cpu_experimental_ynn_fusion_type": "",
-        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",  # one kernel after the other, all in this thread
-    }
-    return jax.jit(all_lanes, compiler_options=options)
