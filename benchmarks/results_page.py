@@ -55,7 +55,10 @@ def read_seed(path: Path) -> Seed | None:
 
 
 def interval(values: Sequence[float]) -> str:
-    """The mean, and half the width of its 95 % interval over seeds."""
+    """The mean, and half the width of its 95 % interval over seeds, of those that were tested there."""
+    values = [value for value in values if not math.isnan(value)]
+    if not values:
+        return "no test near"
     if len(values) < 2:
         return f"{fmean(values):.0f}"
     half = student.ppf(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
@@ -86,7 +89,7 @@ def section(row: Row, shown: dict[str, list[Seed]], points: Sequence[Point], fig
             "",
         ]
     if trained:
-        common = min(max(seed.training[-1] for seed in seeds) for seeds in trained.values())
+        common = min(seed.training[-1] for seeds in trained.values() for seed in seeds)
         lines += [
             f"| system | seeds | return at {row.frames:,} frames | each seed | at {common:,.0f} training frames | hours |",
             "|---|---|---|---|---|---|",
@@ -104,7 +107,7 @@ def _line(system: str, seeds: Sequence[Seed], frames: int, common: float) -> str
     counted = [at(seed, frames) for seed in seeds]
     equal = [float(np.interp(common, seed.training, seed.returns)) for seed in seeds]
     hours = fmean(seed.wall for seed in seeds) / 3600
-    each = ", ".join(f"{value:.0f}" for value in counted)
+    each = ", ".join("none" if math.isnan(value) else f"{value:.0f}" for value in counted)
     return f"| {system} | {len(seeds)} | {interval(counted)} | {each} | {interval(equal)} | {hours:.2f} |"
 
 

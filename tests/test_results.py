@@ -188,6 +188,16 @@ def test_systems_are_compared_at_the_training_frames_that_both_have_played():
     assert "| TD3 | 1 | 100 | 100 | 100 | 0.00 |" in text
 
 
+def test_where_a_seed_has_no_test_near_the_page_says_so_and_compares_at_frames_that_every_seed_has():
+    seed = lambda *tests: results_page.Seed(np.array(tests), np.array(tests), np.array(tests), 1.0)
+    row = Row({"ES": "es", "SAC": "sac"}, "Swimmer-v5", 1000, 2, "each other")
+    shown = {"ES": [seed(100.0, 500.0), seed(100.0, 600.0)], "SAC": [seed(100.0, 1000.0), seed(100.0, 700.0)]}
+    text = "\n".join(results_page.section(row, shown, [], "curve.png"))
+    assert "at 500 training frames" in text
+    assert "| ES | 2 | no test near | none, none | 500 ± 0 | 0.00 |" in text
+    assert "| SAC | 2 | 1000 | 1000, none | 500 ± 0 | 0.00 |" in text
+
+
 def test_the_page_is_made_of_what_is_there(trained, tmp_path):
     curve = (trained / "results" / "cem-Pendulum-v1-0k-s0" / "curve.csv").read_text()
     for seed in (0, 1):
