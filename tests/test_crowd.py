@@ -130,10 +130,14 @@ print(ticks() - before)
 
 def test_the_number_of_blas_threads_does_not_change_an_action():
     code = """
-import numpy as np
-from test_crowd import actors, acts
-inputs = np.random.default_rng(3).standard_normal((4, 14)).astype(np.float32)
-print([acts(actors(hidden, count=4), inputs).tobytes().hex() for hidden in ((512, 512), (1100, 700))])
+import jax, numpy as np
+from genepool.networks import Actor
+from test_crowd import acts
+inputs = np.zeros((4, 14), np.float32)
+inputs[:, :11] = np.random.default_rng(3).standard_normal((4, 11))
+for hidden in ((512, 512), (8000, 100)):  # as they begin: stirred ones would be at their limits, where all bits are the same
+    actors = [jax.device_get(Actor(key, 11, 3, hidden, False, "relu")) for key in jax.random.split(jax.random.key(0), 4)]
+    print(acts(actors, inputs).tobytes().hex())
 """
     run = lambda threads: subprocess.run(
         [sys.executable, "-c", code],
