@@ -17,16 +17,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from genepool.cli import tune_jax
+import jax
+import numpy as np
 
-tune_jax()
-
-import jax  # noqa: E402, after the flags
-import numpy as np  # noqa: E402
-
-import genepool  # noqa: E402
-from genepool.runs.training import open_workers  # noqa: E402
-from genepool.schedule import Clock, synchronous  # noqa: E402
+import genepool
+from genepool.runs.training import open_workers
+from genepool.schedule import Clock, synchronous
 
 SIGMAS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.5, 1.0)
 TASK = "CyclicMDP"

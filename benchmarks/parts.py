@@ -29,7 +29,7 @@ from genepool.evolution import genetic
 from genepool.learning import ddpg, ppo, td3
 from genepool.learning.lessons import Lesson
 from genepool.learning.returns import Batch
-from genepool.machine import each
+from genepool.machine import EIGEN, each
 from genepool.networks import Actor
 from genepool.optimiser import adam_init
 from genepool.schedule import Clock, synchronous
@@ -142,7 +142,7 @@ def gemm_timer(repeats: int = 100, tries: int = 5) -> Callable[[], dict[str, flo
         for _ in range(repeats):
             np.matmul(a, b, out=out)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=EIGEN)
     def xla_products(a, b):
         def product(_, carry):
             y = carry[0] @ b
@@ -314,7 +314,8 @@ def teaching(threads: int, quick: bool) -> list[Row]:
 
     # what genepool does not do: all lessons as one program, the actors and their teachers along a leading axis
     few, axis = steps // 4, lambda tree: jax.tree.map(lambda leaf: jnp.stack([leaf] * lessons), tree)
-    improve = jax.jit(jax.vmap(partial(td3._improve, learner), (0, 0, 0, None, None, None)))
+    one = partial(td3._improve.__wrapped__, learner)
+    improve = jax.jit(jax.vmap(one, (0, 0, 0, None, None, None)), compiler_options=EIGEN)
     given = axis(jax.random.fold_in(k_lesson, 0)), axis((actor, adam_init(actor))), axis(learner.teacher(state))
     both = (lambda: improve(*given, *shared, few), lambda: local.taught(candidates(state, few)))
     alike = [np.asarray(both[0]()[0].output.weight[0]), both[1]()[0].actor.output.weight]  # compiles

@@ -97,8 +97,9 @@ def main() -> None:
     found: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
     for turn in range(options.rounds):
         for name, rounds in found.items():
-            print(f"round {turn + 1}: {name}", file=sys.stderr)
+            print(f"round {turn + 1}: {name}", end=" ", file=sys.stderr, flush=True)
             rounds.append(_timed(name, options))
+            print(f"{1e3 * rounds[-1]:.2f} ms per frame", file=sys.stderr)
     ours = median(found["genepool"])
     for name, rounds in found.items():
         spent = median(rounds)
@@ -110,12 +111,6 @@ def main() -> None:
 def _timed(name: str, options: argparse.Namespace) -> float:
     interpreter = sys.executable if name == "genepool" else options.python
     environment = {"JAX_PLATFORMS": "cpu"} | os.environ
-    if name == "genepool":  # as its command line does
-        from genepool.cli import tune_jax
-
-        tune_jax()
-        environment |= {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
-        os.environ.pop("XLA_FLAGS", None)
     command = [
         interpreter,
         __file__,

@@ -23,8 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-# one thread, and Eigen's matrix products, as the command line has them
-ALONE = "--xla_cpu_experimental_ynn_fusion_type= --xla_cpu_multi_thread_eigen=false"
+ALONE = "--xla_cpu_multi_thread_eigen=false"  # one thread
 PROGRAM = (sys.executable, "-m", "genepool.cli")
 COLUMNS = ("frames", "true_frames", "training_frames", "wall_seconds", "who", "returns")
 TELL = 60.0  # seconds between two lines about how far it is

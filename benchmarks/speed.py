@@ -22,8 +22,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from genepool.cli import tune_jax
-
 CORES = len(os.sched_getaffinity(0))
 PACKAGES = ("genepool", "jax", "jaxlib", "numpy", "equinox", "optax", "envpool", "gymnasium", "mujoco")
 
@@ -65,13 +63,12 @@ def plan(quick: bool) -> list[tuple[str, int]]:
 
 
 def prepare(threads: int) -> None:
-    """Bind this process to so many cores, with one thread on each, and set JAX as genepool's command line does."""
+    """Bind this process to so many cores, with one thread on each."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
     os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
     os.environ["JAX_PLATFORMS"] = "cpu"  # the limits are a processor's
-    tune_jax()
     if threads == 1:
-        os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 
 def in_a_process(part: str, threads: int, quick: bool) -> list[dict[str, Any]]:

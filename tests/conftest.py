@@ -5,9 +5,6 @@ import os
 import shutil
 import tempfile
 
-# JAX reads them once: those that the command line sets in a test would reach Ray's workers and nobody else
-os.environ.setdefault("XLA_FLAGS", "")
-
 import jax
 import numpy as np
 import pytest

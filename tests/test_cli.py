@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from genepool import cli
+from genepool import cli, ddpg
+from genepool import train as train_from_python
 from genepool.algorithms import PRESETS
-from genepool.cli import tune_jax
+from genepool.cli import recall_flags
 from genepool.commands import train
 
 TINY = [
@@ -196,17 +196,24 @@ def test_ctrl_c_finishes_the_generation_saves_and_says_how_to_go_on(tmp_path):
     assert int(checkpoints[0].stem) == metrics.read_text().count("\n")
 
 
-def test_flags_are_those_that_are_set_or_were_recorded_or_else_suit_the_processor(monkeypatch, tmp_path):
+def test_a_run_of_the_command_line_has_the_bits_of_the_same_run_from_python(tmp_path):
+    words = ["train", "ddpg", "Pendulum-v1", "--engine", "gymnasium", "--frames", "1000", "--run", tmp_path / "words"]
+    subprocess.run([sys.executable, "-m", "genepool.cli", *words], check=True, capture_output=True)
+    run = train_from_python(ddpg("Pendulum-v1", engine="gymnasium"), 1_000, run=tmp_path / "python")
+    losses = [record["critic_loss"] for record in run]
+    assert losses[-1] is not None
+    recorded = (tmp_path / "words" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["critic_loss"] for line in recorded] == losses
+
+
+def test_a_resumed_run_has_the_flags_that_it_was_begun_with_unless_others_are_set(monkeypatch, tmp_path):
     (tmp_path / "config.json").write_text('{"xla_flags": "--recorded"}')
 
-    def flags(processor, *argv):
-        monkeypatch.setattr(Path, "read_text", lambda self: processor if self.name == "cpuinfo" else read(self))
-        tune_jax(argv)
-        return os.environ.pop("XLA_FLAGS")
+    def flags(*words):
+        recall_flags(words)
+        return os.environ.pop("XLA_FLAGS", None)
 
-    read = Path.read_text
     monkeypatch.setenv("XLA_FLAGS", "--mine")
-    assert flags("flags : avx2 avx512f fma") == "--mine"
-    assert "--xla_cpu_prefer_vector_width=512" in flags("flags : avx2 avx512f fma")
-    assert "512" not in flags("flags : avx2 fma")
-    assert flags("flags : avx2 avx512f fma", "resume", str(tmp_path)) == "--recorded"
+    assert flags(str(tmp_path)) == "--mine"
+    assert flags("--frames", "1e6", str(tmp_path)) == "--recorded"
+    assert flags(str(tmp_path / "nowhere")) is None

@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv[0] not in COMMANDS:
             raise UserError(f"there is no command {argv[0]!r}{nearest(argv[0], COMMANDS)}: see genepool --help")
-        tune_jax(argv)
+        if argv[0] == "resume":
+            recall_flags(argv[1:])
         sys.path.append(os.getcwd())  # a task of the user's own is looked for where the user stands
         return importlib.import_module(f"genepool.commands.{argv[0]}").main(argv[1:])
     except UserError as error:
@@ -63,21 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def tune_jax(argv: Sequence[str] = ()) -> None:
-    """Flags that must be set before JAX is imported, for the same bits come of the same flags. What the user set stays."""
-    if "XLA_FLAGS" in os.environ:
-        return
-    if argv and argv[0] == "resume":
-        for config in (Path(word) / "config.json" for word in argv[1:]):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                os.environ["XLA_FLAGS"] = json.loads(config.read_text()).get("xla_flags", "")
-                return
-    # Eigen's matrix products are faster than those that XLA prefers: by a fifth with two threads, a little with one
-    flags = ["--xla_cpu_experimental_ynn_fusion_type="]
-    with contextlib.suppress(OSError):
-        if " avx512f " in Path("/proc/cpuinfo").read_text():  # else XLA makes do with half of a register
-            flags.append("--xla_cpu_prefer_vector_width=512")
-    os.environ["XLA_FLAGS"] = " ".join(flags)
+def recall_flags(words: Sequence[str]) -> None:
+    """XLA's flags as the run had them that is resumed, before JAX is imported: the same bits come of the same flags. What is set
+    now stays.
+    """
+    for config in (Path(word) / "config.json" for word in words):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.environ.setdefault("XLA_FLAGS", json.loads(config.read_text()).get("xla_flags", ""))
 
 
 if __name__ == "__main__":

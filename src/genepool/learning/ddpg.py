@@ -15,6 +15,7 @@ from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.exploration import OrnsteinUhlenbeck
 from genepool.learning.td3 import random_player
+from genepool.machine import EIGEN
 from genepool.networks import Activation, Actor, Critic, QNetwork, shrink_output
 from genepool.optimiser import Adam, adam_init
 from genepool.types import Transitions
@@ -121,7 +122,7 @@ class DDPG:
         return -jnp.mean(critic(states, actor(states)))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
 def _update(part: DDPG, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
     places = buffer.sample(key, replay, (BLOCK, part.batch_size))
     actor_adam, critic_adam = Adam(part.actor_rate, part.gradient_clip), Adam(part.critic_rate, part.gradient_clip)

@@ -19,6 +19,7 @@ from jax import Array
 from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.exploration import GaussianNoise
+from genepool.machine import EIGEN
 from genepool.networks import Activation, Actor, QNetwork
 from genepool.optimiser import Adam, adam_init
 from genepool.types import Transitions
@@ -182,7 +183,7 @@ def _critic_step(part: TD3, policy: Actor, target_critics: Critics, critics: Cri
     return *Adam(part.critic_rate).step(critics, gradient, optimiser), loss
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
 def _update(part: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
     drawn, delay = _minibatches(part, key, replay), part.policy_delay
 
@@ -207,7 +208,7 @@ def _update(part: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps
     return jax.lax.fori_loop(steps // delay * delay, steps, critic_step, carry)  # what is left of the last group
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
 def _update_critic(
     part: TD3, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
 ) -> tuple[tuple, Array]:
@@ -221,7 +222,7 @@ def _update_critic(
     return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(2)))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
 def _improve(
     part: TD3, key: Array, learning: tuple, teacher: QNetwork, states: Array, filled: Array, steps: Array
 ) -> tuple[Actor, Any]:

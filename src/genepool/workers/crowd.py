@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from genepool.machine import WIDE, is_tall
+from genepool.machine import EIGEN, WIDE, is_tall
 
 CAPACITY = 64  # episodes that a core plays at once; of more, one batch after the other
 LANES = (*range(1, 9), 10, 12, 16, 24, 32, 48, CAPACITY)  # sizes that programs are compiled for
@@ -160,8 +160,8 @@ def _program(structure: Any, shapes: tuple[tuple[int, ...], ...], observation_si
         return jax.vmap(one)(rows, *(jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in upright))
 
     options = {
+        **EIGEN,
         "xla_cpu_multi_thread_eigen": False,
-        "xla_cpu_experimental_ynn_fusion_type": "",
         "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",  # one kernel after the other, all in this thread
     }
     return jax.jit(all_lanes, compiler_options=options)
