@@ -97,9 +97,9 @@ def main() -> None:
     found: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
     for turn in range(options.rounds):
         for name, rounds in found.items():
-            print(f"round {turn + 1}: {name}", end=" ", file=sys.stderr, flush=True)
+            print(f"round {turn + 1}: {name} ...", file=sys.stderr)
             rounds.append(_timed(name, options))
-            print(f"{1e3 * rounds[-1]:.2f} ms per frame", file=sys.stderr)
+            print(f"round {turn + 1}: {name} {1e3 * rounds[-1]:.2f} ms per frame", file=sys.stderr)
     ours = median(found["genepool"])
     for name, rounds in found.items():
         spent = median(rounds)

@@ -95,3 +95,10 @@ def test_every_record_is_json_without_nan(run):
     assert run.champion
     for line in run.folder.metrics_file.read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} in a record"))
+
+
+def test_the_last_generation_is_tested_whatever_the_interval(tmp_path):
+    algorithm = genepool.es("CyclicMDP", hidden=(4,), max_steps=40, pairs=2)
+    records = list(genepool.train(algorithm, frames=2_000, run=tmp_path / "run"))
+    assert [record["generation"] for record in records if "champion_test" in record] == [10, 13]
+    assert len(records) == 13

@@ -58,7 +58,7 @@ class ERL:
     initial: Initial = "fan_in"  # how the actor's weights are drawn
     updates_per_frame: float = 1.0  # gradient steps of the learner per counted frame
     test_episodes: int = 5  # fresh episodes in each test of champion and learner; never counted as training
-    test_every: int = 1  # generations between two tests
+    test_every: int = 1  # generations between two tests; the last is always tested
 
     def __post_init__(self):
         if self.evolver is None and self.learner is None:

@@ -67,7 +67,7 @@ class ESAC:
     updates_per_frame: float = 1.0  # gradient steps of the learner per frame of its own
     asynchronous: Annotated[bool, tyro.conf.Suppress] = False  # whether every outcome is told as it comes
     test_episodes: int = 10  # fresh episodes in each test; never counted as training
-    test_every: int = 10  # generations between two tests
+    test_every: int = 10  # generations between two tests; the last is always tested
 
     def __post_init__(self):
         counts = ("sac_episodes", "gradient_interval", "trials", "replay", "test_episodes", "test_every")

@@ -78,7 +78,7 @@ class GPO:
     normalise: bool = True  # scale observations by what was seen so far; it is saved with the policy
     output_scale: float = 1.0  # what the first weights of the policies' output layer are multiplied by
     test_episodes: int = 10  # fresh episodes in each test of the champion; never counted as training
-    test_every: int = 10  # iterations between two tests
+    test_every: int = 10  # iterations between two tests; the last is always tested
 
     schedule = "synchronous"
 

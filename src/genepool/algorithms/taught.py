@@ -115,7 +115,7 @@ class TaughtES:
     activation: Activation = "tanh"  # of the actor's hidden layers
     asynchronous: Annotated[bool, tyro.conf.Suppress] = False  # whether every outcome is told as it comes
     test_episodes: int = 10  # fresh episodes in each test of the mean; never counted as training
-    test_every: int = 1  # generations between two tests
+    test_every: int = 1  # generations between two tests; the last is always tested
 
     def __post_init__(self):
         counts = ("trials", "replay", "critic_chunk", "test_episodes", "test_every")

@@ -79,7 +79,7 @@ def predict(measured: Measured, frames: float) -> Estimate:
         "starting and compiling": measured.start,
         "acting and breeding": generations * measured.generation,
         "learning": learning * measured.steps_per_frame * measured.step + learning * measured.lessons,
-        "tests": generations // measured.test_every * measured.test,
+        "tests": -(-generations // measured.test_every) * measured.test,
     } | ({"crossovers": crossed * measured.crossover} if measured.crossovers else {})
     # the replay's own memory is taken from the beginning; a checkpoint copies what is filled of it
     return Estimate(seconds, measured.memory + measured.row * min(played, measured.rows))

@@ -35,12 +35,9 @@ def drive(run: Any) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     if run.done:
-        for last in reversed(run.folder.records):  # not every generation is tested
-            if (score := test_score(last)) is not None:
-                who = "champion" if "champion_test" in last else "learner"
-                when = "" if last["frames"] == run.frames else f" at {last['frames']:,} frames"
-                console.print(f"{who}{when}: {score:.1f} (mean of {len(last[f'{who}_test'])} test episodes)")
-                break
+        last = run.folder.records[-1]
+        who = "champion" if "champion_test" in last else "learner"
+        console.print(f"{who}: {test_score(last):.1f} (mean of {len(last[f'{who}_test'])} test episodes)")
         console.print(f"run folder: {run.folder.path}", soft_wrap=True)
         _draw([run.folder], run.folder.curve_file, console)
         return 0

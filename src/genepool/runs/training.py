@@ -118,18 +118,17 @@ class Run:
         left, train_on = self.frames_wanted - self.frames, SCHEDULES[self.schedule]
         self.state, outcomes = train_on(self.algorithm, self.workers, k_generation, self.state, self.clock, left)
         self.generation += 1
+        self.frames += sum(outcome.frames for outcome in outcomes)
         with self.clock("testing"):
             tests = self._tests(k_test)
-        self._count(outcomes)
-        self.frames += sum(outcome.frames for outcome in outcomes)
-        self._count(tests)
+        self._count([*outcomes, *tests])
         moments = [round(self.wall + moment - begun, 3) for moment in self.clock.moments]
         self.wall += time.perf_counter() - begun
         return self._record(outcomes, tests) | ({"moments": moments} if moments else {})
 
     def _tests(self, key: jax.Array) -> list[Outcome]:
-        """Fresh episodes of the policies worth testing, at the algorithm's own intervals."""
-        if self.generation % self.algorithm.test_every:
+        """Fresh episodes of the policies worth testing, at the algorithm's own intervals and at the end."""
+        if self.generation % self.algorithm.test_every and not self.done:
             return []
         rng = host_random(key)
         seeds = lambda: tuple(rng.integers(2**31 - 1, size=self.algorithm.test_episodes).tolist())
