@@ -314,8 +314,8 @@ def teaching(threads: int, quick: bool) -> list[Row]:
 
     # what genepool does not do: all lessons as one program, the actors and their teachers along a leading axis
     few, axis = steps // 4, lambda tree: jax.tree.map(lambda leaf: jnp.stack([leaf] * lessons), tree)
-    one = partial(td3._improve.__wrapped__, learner)
-    improve = jax.jit(jax.vmap(one, (0, 0, 0, None, None, None)), compiler_options=EIGEN)
+    lesson = partial(td3._improve.__wrapped__, learner)
+    improve = jax.jit(jax.vmap(lesson, (0, 0, 0, None, None, None)), compiler_options=EIGEN)
     given = axis(jax.random.fold_in(k_lesson, 0)), axis((actor, adam_init(actor))), axis(learner.teacher(state))
     both = (lambda: improve(*given, *shared, few), lambda: local.taught(candidates(state, few)))
     alike = [np.asarray(both[0]()[0].output.weight[0]), both[1]()[0].actor.output.weight]  # compiles

@@ -23,7 +23,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-ALONE = "--xla_cpu_multi_thread_eigen=false"  # one thread
 PROGRAM = (sys.executable, "-m", "genepool.cli")
 COLUMNS = ("frames", "true_frames", "training_frames", "wall_seconds", "who", "returns")
 TELL = 60.0  # seconds between two lines about how far it is
@@ -79,7 +78,7 @@ def start(job: Job, runs: Path, core: int | None) -> subprocess.Popen | None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=os.environ | {"XLA_FLAGS": ALONE, "OMP_NUM_THREADS": "1"},
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
             pass_fds=(lock.fileno(),),  # held until the process ends
             start_new_session=True,  # Ctrl-C reaches us alone, and we tell it once
             preexec_fn=partial(_settle, core),

@@ -67,8 +67,6 @@ def prepare(threads: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
     os.environ["OPENBLAS_NUM_THREADS"] = str(threads)
     os.environ["JAX_PLATFORMS"] = "cpu"  # the limits are a processor's
-    if threads == 1:
-        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 
 def in_a_process(part: str, threads: int, quick: bool) -> list[dict[str, Any]]:

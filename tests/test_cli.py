@@ -217,3 +217,5 @@ def test_a_resumed_run_has_the_flags_that_it_was_begun_with_unless_others_are_se
     assert flags(str(tmp_path)) == "--mine"
     assert flags("--frames", "1e6", str(tmp_path)) == "--recorded"
     assert flags(str(tmp_path / "nowhere")) is None
+    (tmp_path / "config.json").write_text('{"xla_flags": null}')
+    assert flags(str(tmp_path)) is None

@@ -69,7 +69,7 @@ def recall_flags(words: Sequence[str]) -> None:
     now stays.
     """
     for config in (Path(word) / "config.json" for word in words):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
             os.environ.setdefault("XLA_FLAGS", json.loads(config.read_text()).get("xla_flags", ""))
 
 
