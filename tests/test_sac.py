@@ -239,6 +239,20 @@ def test_the_losses_are_those_of_the_equations(rows):
     np.testing.assert_allclose(wanted, -np.log(0.5) * (np.mean(log_pi) - 0.5), rtol=1e-4)
 
 
+def test_the_tangent_has_the_value_and_the_slope_of_the_smaller_critic(rows):
+    batch, policy, noise = rows(30), new_policy(5), np.zeros((2, 30, 2), np.float32)
+    critics = shifted(learner().valuation, batch, noise, policy).critics
+    s, a = batch.observation, policy(batch.observation)
+    values = [q(s, a) for q in critics]
+    assert 0 < np.sum(values[0] < values[1]) < 30  # now one critic is the smaller, now the other
+    plain = lambda critics, a: jnp.minimum(*(q(s, a) for q in critics))
+    np.testing.assert_array_equal(sac.tangent(critics, s, a), plain(critics, a))
+    weighted = lambda value: lambda critics, a: jnp.sum(value(critics, a) * np.arange(30.0))
+    expected = jax.grad(weighted(plain), argnums=1)(critics, a)
+    found = jax.grad(weighted(lambda critics, a: sac.tangent(critics, s, a)), argnums=1)(critics, a)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @FORMS
 def test_an_update_equals_the_same_steps_written_naively(part, replay):
     """Whole losses by autodiff, optax for Adam, one for each network; batches and noise are all that is taken over."""

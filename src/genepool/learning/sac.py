@@ -170,12 +170,30 @@ class SAC:
 
     def actor_loss(self, policy: SquashedGaussian, teacher: Teacher, states: Array, noise: Array) -> Array:
         """mean [alpha log pi(a|s) - min_j Q_j(s, a)]."""
-        return -jnp.mean(soft_value(*teacher, states, *policy.sample(states, noise)))
+        actions, log_pi = policy.sample(states, noise)
+        return jnp.mean(teacher.temperature * log_pi - tangent(teacher.critics, states, actions))
 
 
 def soft_value(critics: Critics, temperature: Array, s: Array, a: Array, log_pi: Array) -> Array:
     """min_j Q_j(s, a) - alpha log pi(a|s)."""
     return jnp.minimum(*(critic(s, a) for critic in critics)) - temperature * log_pi
+
+
+def tangent(critics: Critics, s: Array, a: Array) -> Array:
+    """min_j Q_j(s, a), as the line that touches it at a: the same value and the same slope in a.
+
+    Each critic finds its value and its slope by itself, and the smaller is chosen after that. If the slopes waited for
+    the choice, the critics would on two cores be done one after the other, each by halves: 6 % of an update.
+    """
+    here = jax.lax.stop_gradient(a)
+    (q_1, slope_1), (q_2, slope_2) = (_value_and_slope(partial(critic, s), here) for critic in critics)
+    slope = jnp.where((q_1 < q_2)[..., None], slope_1, slope_2)
+    return jnp.minimum(q_1, q_2) + jnp.sum(slope * (a - here), axis=-1)
+
+
+def _value_and_slope(q: Callable[[Array], Array], a: Array) -> tuple[Array, Array]:
+    value, back = jax.vjp(q, a)
+    return value, back(jnp.ones_like(value))[0]
 
 
 def _minibatches(part: SAC, key: Array, replay: buffer.Buffer) -> Callable[[Array], tuple[Transitions, Array]]:
