@@ -67,7 +67,7 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
     expected = [actor.explore(row[:11], row[11:]) for actor, row in zip(several, inputs, strict=True)]
     np.testing.assert_allclose(alone, expected, atol=1e-5)
     weight = sum(leaf.nbytes for leaf in jax.tree.leaves(several[0]))
-    for lanes in (n for n in crowd.LANES if n * weight < local.CACHE):  # more are never played at once
+    for lanes in (n for n in crowd.LANES if n * weight < local.MOST):  # more are never played at once
         who = rng.integers(3, size=lanes)
         assert np.array_equal(acts([several[k] for k in who], inputs[who]), [alone[k] for k in who]), lanes
 

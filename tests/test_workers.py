@@ -11,6 +11,7 @@ from tasks import Reach
 
 import genepool
 from genepool.environments.task import find
+from genepool.machine import last_cache
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
 from genepool.workers import local
@@ -102,6 +103,18 @@ def test_a_crew_shares_out_the_episodes_evenly_and_in_order_as_many_at_once_as_t
     assert sizes(local.CACHE, 3, 2) == [1, 1, 1]
     batches = local.batched([ticket(10, k) for k in range(10)], 3)
     assert [t.seed for batch in batches for t in batch] == list(range(10))
+
+
+@pytest.mark.parametrize(("sharers", "each"), [("3", 16), ("00000000,000000ff", 4), ("1", 32), ("0", 0), ("?", 0)])
+def test_a_core_has_its_share_of_the_last_cache_as_far_as_the_system_says(tmp_path, sharers, each):
+    for index, (level, size) in enumerate([(1, "48K"), (1, "32K"), (3, "32768K"), (2, "2048K")]):
+        cache = tmp_path / "cache" / f"index{index}"
+        cache.mkdir(parents=True)
+        contents = {"level": f"{level}\n", "size": f"{size}\n", "shared_cpu_map": f"{sharers}\n"}
+        for name, content in contents.items():
+            (cache / name).write_text(content)
+    assert last_cache(tmp_path) == each * 2**20
+    assert last_cache(tmp_path / "none") == 0
 
 
 def test_more_episodes_than_fit_at_once_are_played_batch_after_batch():

@@ -15,12 +15,15 @@ from jax import Array
 
 from genepool.environments.task import Engine, Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.machine import each
+from genepool.machine import each, last_cache
 from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
 from genepool.workers import crew
 from genepool.workers.crowd import CAPACITY, Crowd, index
 
-CACHE = 8 * 2**20  # bytes of weights that a core reads in turn: more would come from memory in every step
+# Bytes of weights that a core reads in turn: half its share of the last cache. More would come from memory in every step; with fewer
+# it is more Python than reading. Beyond these bounds nothing was gained where it was tried.
+MOST = 32 * 2**20
+CACHE = min(max(last_cache() // 2, 8 * 2**20), MOST)
 
 
 class Ticket(NamedTuple):
