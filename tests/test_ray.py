@@ -46,8 +46,8 @@ class Troubled(Reach):
     def reset(self, *, seed=None, options=None):
         self.seed, mark = seed, self.folder / str(seed)
         if mark.exists():
+            mark.write_text(str(os.getpid()))  # before anybody may look for it
             mark.rename(self.folder / f"{seed}.stalled")
-            (self.folder / "pid").write_text(str(os.getpid()))
             time.sleep(600)
         if seed == DOZES:
             time.sleep(2.0)
@@ -316,10 +316,12 @@ def test_a_worker_that_is_killed_or_hangs_loses_no_candidate_and_doubles_none(th
     monkeypatch.setattr(three, "deadline", None if blow else 8.0)
     for candidate in candidates:
         three.submit(candidate)
-    until((folder / "100.stalled").exists)
-    (folder / "100.stalled").unlink()
+    stalled = folder / "100.stalled"
+    until(stalled.exists)
+    process = int(stalled.read_text())
+    stalled.unlink()
     if blow:
-        os.kill(int((folder / "pid").read_text()), blow)
+        os.kill(process, blow)
     outcomes = [three.next(wait=True) for _ in candidates]
     assert three.busy == 0
     assert three.next(wait=True) is None
