@@ -1,10 +1,11 @@
-"""The runner of results with a program in genepool's place: runs of ten generations, a twentieth of a second each.
+"""The runner of results with a program in genepool's place: runs of ten generations of STANDIN_PACE seconds each.
 
 standin_plan.py [arguments of benchmarks.results]; with `train` or `resume` it is that program, and the plan REAL is genepool's own. It keeps the promises of the
 real one: SIGTERM ends it after the generation, everything is on disk then, and a file beside the run counts what it lived.
 """
 
 import json
+import os
 import signal
 import sys
 import time
@@ -30,7 +31,7 @@ def train(words):
     metrics = folder / "metrics.jsonl"
     done = len(metrics.read_text().splitlines()) if metrics.exists() else 0
     for generation in range(done + 1, 11):
-        time.sleep(0.05)
+        time.sleep(float(os.environ["STANDIN_PACE"]))
         tests = {"champion_test": [1.0], "ledger": {"fitness": 10 * generation}}
         record = {"frames": 10 * generation, "true_frames": 10 * generation, "wall": 0.1 * generation} | tests
         with metrics.open("a") as file:

@@ -50,8 +50,8 @@ def acts(several, inputs):
         ((33,), False, "elu", 3, Actor),
         ((32,), False, "tanh", 1, Actor),  # one column, which XLA would sum up in its own ways
         ((64, 64), False, "relu", 17, Actor),
-        ((256, 257), False, "relu", 3, SquashedGaussian),  # a wide matrix, by XLA
-        ((256, 257), False, "relu", 3, Timid),
+        ((256, 1025), False, "relu", 3, SquashedGaussian),  # a wide matrix, by XLA
+        ((256, 2000), False, "relu", 3, Timid),
         ((512, 512), False, "relu", 6, Actor),  # wide ones, by NumPy
         ((400, 300), False, "tanh", 2, Actor),  # with fewer columns than rows
         ((257, 256), True, "elu", 1, Actor),

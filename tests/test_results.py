@@ -20,11 +20,11 @@ SCRIPT = Path(__file__).with_name("standin_plan.py")
 ROOT = Path(__file__).parent.parent
 
 
-def launch(folder, *words):
-    """The runner in a process of its own, whose runs take half a second each and train nothing."""
+def launch(folder, *words, pace=0.05):
+    """The runner in a process of its own, whose runs are ten generations of so many seconds and train nothing."""
     paths = [str(ROOT), str(ROOT / "src"), str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
     command = [sys.executable, SCRIPT, "--runs", folder / "runs", "--results", folder / "results", *words]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "STANDIN_PACE": str(pace)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
@@ -61,7 +61,7 @@ def test_a_runner_that_is_killed_goes_on_and_repeats_nothing(tmp_path):
 
 
 def test_ctrl_c_has_the_runs_save_themselves(tmp_path):
-    process = launch(tmp_path, "--jobs", "2", "--only", "*-s0")
+    process = launch(tmp_path, "--jobs", "2", "--only", "*-s0", pace=0.5)  # neither is over before it is told
     lived = tmp_path / "runs" / "first-Reach-0k-s0.lived"
     wait_for(lambda: lived.exists() and len(lived.read_text().split()) >= 2)
     process.send_signal(signal.SIGINT)
