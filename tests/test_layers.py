@@ -10,7 +10,7 @@ import pytest
 import genepool
 
 ROOT = Path(genepool.__file__).parent
-GROUND = {"types", "trees", "errors", "machine"}
+GROUND = {"types", "trees", "errors", "machine", "rows"}
 FIRST = GROUND | {"buffer", "networks", "stochastic", "optimiser", "environments"}
 LOOPS = FIRST | {"evolution", "learning", "algorithms"}
 MAY_IMPORT = {  # each part may also import itself
@@ -18,6 +18,7 @@ MAY_IMPORT = {  # each part may also import itself
     "trees": GROUND,
     "errors": GROUND,
     "machine": set(),
+    "rows": set(),
     "buffer": GROUND,
     "networks": GROUND,
     "stochastic": GROUND | {"networks"},
@@ -111,6 +112,7 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
         ("gymnasium", {f"environments/{name}.py" for name in ("gymnasium_engine", "cyclic", "hills", "rllab")}),
         ("mujoco", {f"environments/{name}.py" for name in ("gymnasium_engine", "hills", "mujoco_engine", "rllab")}),
         ("envpool", {"environments/envpool_engine.py"}),
+        ("numba", {"rows.py"}),
         ("ray", {"workers/ray.py"}),
         ("cloudpickle", {"workers/wire.py"}),
         ("sklearn", {"analysis/visitation.py"}),

@@ -17,8 +17,6 @@ from jax import Array
 from genepool.machine import WIDE, is_tall
 from genepool.trees import host_random
 
-UNSHARED = 2**18  # numbers of a matrix that BLAS reads in one thread; OpenBLAS 0.3.28 to 0.3.31 do up to 460,800
-
 
 @jax.custom_vjp
 def matmul(x: Array, w: Array) -> Array:
@@ -62,15 +60,18 @@ def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array
 matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)
 
 
-def _products(w: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What multiplies rows, [n, in], each by a matrix of its own, w: [n, in, out], with NumPy and in the thread that calls.
+def _affine(layer: "Linear | NormalisedLinear") -> Callable[[np.ndarray], np.ndarray]:
+    """What makes x W + b of several layers on the host, a state for each: all have a leading axis."""
+    from genepool.rows import affine  # here, for it takes a second that only those wait who need it
 
-    Cut where it is large: BLAS would share it out among threads whose cores are busy with other players.
-    """
-    parts = np.array_split(w, -(-w[0].size // UNSHARED), axis=2)
-    if len(parts) == 1:
-        return lambda x: np.vecmat(x, w)
-    return lambda x: np.concatenate([np.vecmat(x, part) for part in parts], axis=1)
+    w, b = layer.weight, layer.bias
+
+    def values(x: np.ndarray) -> np.ndarray:
+        y = np.empty(b.shape, np.float32)
+        affine(x, w, b, y)
+        return y
+
+    return values
 
 
 @jax.custom_vjp
@@ -149,9 +150,8 @@ class Linear(eqx.Module):
         return matmul(x, self.weight) + self.bias
 
     def together(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The same by NumPy, of several layers with a state for each: all have a leading axis."""
-        product, bias = _products(self.weight), self.bias
-        return lambda x: product(x) + bias
+        """The same on the host, of several layers with a state for each: all have a leading axis."""
+        return _affine(self)
 
 
 class NormalisedLinear(eqx.Module):
@@ -172,12 +172,11 @@ class NormalisedLinear(eqx.Module):
         return self.normalise(matmul(x, self.weight))
 
     def together(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The same by NumPy, of several layers with a state for each: all have a leading axis."""
-        product, bias, gain, shift = _products(self.weight), self.bias, self.gain, self.shift
-        n = bias.shape[-1]
+        """The same on the host, of several layers with a state for each: all have a leading axis."""
+        linear, gain, shift, n = _affine(self), self.gain, self.shift, self.bias.shape[-1]
 
         def values(x: np.ndarray) -> np.ndarray:
-            y = product(x) + bias
+            y = linear(x)
             y -= y.mean(axis=1, keepdims=True)
             std = np.sqrt(np.maximum(np.vecdot(y, y) / (n - 1), 1e-20))
             return gain * (y / (std[:, None] + 1e-6)) + shift
@@ -234,7 +233,7 @@ class Actor(eqx.Module):
         return jnp.clip(self(s) + noise, -1.0, 1.0)
 
     def together(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """`explore` by NumPy, of several actors with a state for each: all have a leading axis."""
+        """`explore` on the host, of several actors with a state for each: all have a leading axis."""
         # asked for once: a module takes longer to say what its method is than NumPy for a small product
         hidden, output = [layer.together() for layer in self.hidden], self.output.together()
         activation = HOST_ACTIVATIONS[self.activation]

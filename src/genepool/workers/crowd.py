@@ -1,4 +1,4 @@
-"""A crowd: the actors of a batch of episodes, each asked for its action in every step, by XLA or by NumPy, whichever is quicker."""
+"""A crowd: the actors of a batch of episodes, each asked for its action in every step, by XLA or by Numba, whichever is quicker."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -98,16 +98,14 @@ def lanes_for(
 ) -> tuple[int, Callable[[np.ndarray], np.ndarray]]:
     """Lanes for actors that are built alike, given by their leaves: how many, and what makes their actions of their inputs.
 
-    By NumPy, where matrices are wide and the actors' class says how (`together`): it reads them at XLA's pace or better, and a call
-    of XLA's costs more than all else that NumPy does. By XLA else: of the many steps of small actors it makes a few.
+    On the host, by Numba, where matrices are wide and the actors' class says how (`together`): of a ReLU layer it reads half of what XLA
+    does, and a call of XLA's costs more than all else there is to do. By XLA else: of the many steps of small actors it makes a few.
     """
     columns = list(zip(*leaves, strict=True))
     shapes = tuple(np.shape(column[0]) for column in columns)
     kind = type(jax.tree.unflatten(structure, leaves[0]))
     if any(map(_is_wide, shapes)) and "together" in vars(kind):  # not a parent's, which may act in another way
-        stacked = [_stacked(column, len(leaves)) for column in columns]
-        upright = [np.swapaxes(s, 1, 2) if is_tall(shape) else s for s, shape in zip(stacked, shapes, strict=True)]
-        explore = jax.tree.unflatten(structure, upright).together()
+        explore = jax.tree.unflatten(structure, [_stacked(column, len(leaves)) for column in columns]).together()
         return len(leaves), lambda rows: explore(rows[:, :observation_size], rows[:, observation_size:])
     n, program = next(n for n in LANES if n >= len(leaves)), _program(structure, shapes, observation_size)
     weights = jax.device_put([_lanes(column, n) for column in columns])
@@ -118,10 +116,9 @@ def _is_wide(shape: tuple[int, ...]) -> bool:
     return 4 * math.prod(shape) >= WIDE
 
 
-def _stacked(leaves: Sequence[np.ndarray], n: int) -> np.ndarray:
-    """A leaf of n actors, zero where there is none; tall matrices turned. It begins where JAX takes it as it is, without a copy."""
+def _stacked(leaves: Sequence[np.ndarray], n: int, turned: bool = False) -> np.ndarray:
+    """A leaf of n actors, zero where there is none. It begins where JAX takes it as it is, without a copy."""
     own = np.shape(leaves[0])
-    turned = is_tall(own)
     shape = (n, *(own[::-1] if turned else own))
     memory = np.zeros(math.prod(shape) + 16, np.float32)
     begin = -memory.ctypes.data % 64 // 4
@@ -132,10 +129,10 @@ def _stacked(leaves: Sequence[np.ndarray], n: int) -> np.ndarray:
 
 
 def _lanes(leaves: Sequence[np.ndarray], n: int) -> np.ndarray | list[np.ndarray]:
-    """A stacked leaf as a program takes it. Wide matrices are given one by one, and so is all that one actor has: of a matrix
-    that is cut out of an array XLA would make another product, with other bits than for many.
+    """A stacked leaf as a program takes it: tall matrices turned. Wide ones are given one by one, and so is all that one actor has:
+    of a matrix that is cut out of an array XLA would make another product, with other bits than for many.
     """
-    whole = _stacked(leaves, n)
+    whole = _stacked(leaves, n, turned=is_tall(np.shape(leaves[0])))
     return list(whole) if n == 1 or _is_wide(whole.shape[1:]) else whole
 
 
