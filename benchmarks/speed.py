@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 CORES = len(os.sched_getaffinity(0))
-PACKAGES = ("genepool", "jax", "jaxlib", "numpy", "equinox", "optax", "envpool", "gymnasium", "mujoco")
+PACKAGES = ("genepool", "jax", "jaxlib", "numba", "numpy", "equinox", "optax", "envpool", "gymnasium", "mujoco")
 
 
 def main() -> None:

@@ -166,7 +166,7 @@ def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
     from genepool.machine import cores  # and JAX with it, which reading records does not need
 
     versions = {"python": platform.python_version()} | task_versions
-    versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "numpy")}
+    versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "numpy", "numba")}
     return {
         "versions": versions,
         "git_commit": _commit(),
