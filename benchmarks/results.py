@@ -90,7 +90,7 @@ PLAN = (
         {"GPO": "gpo", "Single": "single", "Joint": "joint"},
         "HalfCheetah-v5",
         8_000_000,
-        1,
+        2,
         "the order of GPO's Table 1, on rllab's task: 2101 GPO, 1766 Joint, 1524 Single",
     ),
 )
