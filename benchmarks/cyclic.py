@@ -26,19 +26,11 @@ from genepool.schedule import Clock, synchronous
 
 SIGMAS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.5, 1.0)
 TASK = "CyclicMDP"
-NETWORK = {"hidden": (32, 32), "activation": "tanh"}
-# on the left: at the papers' 0.005 all members act alike, their returns tie and nothing is learnt (see the right)
-SIGMA = 0.1
 
 
 def algorithm(name: str, **options: Any) -> Any:
-    """An agent on the cyclic MDP, with the small network of the authors' notebook."""
-    if name == "ddpg":
-        return genepool.ddpg(TASK, hidden=NETWORK["hidden"], **options)
-    if name == "ppo":
-        return genepool.ppo(TASK, hidden=NETWORK["hidden"], **options)
-    preset = {"es": genepool.es, "esac": genepool.esac}[name]
-    return preset(TASK, **NETWORK, **options)
+    """An agent on the cyclic MDP, with the small network that ES and ESAC have there."""
+    return getattr(genepool, name)(TASK, hidden=(32, 32), **options)
 
 
 def returns(name: str, seed: int, frames: float, most: int, **options: Any) -> Iterator[tuple[int, float]]:
@@ -64,8 +56,7 @@ def left(frames: float, learner_frames: float, seeds: int) -> dict[str, list[lis
         for seed in range(seeds):
             print(f"{name}, seed {seed}", file=sys.stderr)
             limit = learner_frames if name == "ddpg" else frames  # a gradient step costs as much as a hundred frames
-            options = {"sigma": SIGMA} if name in ("es", "esac") else {}
-            found[name].append(list(returns(name, seed, limit, 3_000 if name == "ddpg" else 300, **options)))
+            found[name].append(list(returns(name, seed, limit, 3_000 if name == "ddpg" else 300)))
     return found
 
 

@@ -431,5 +431,13 @@ def test_the_papers_settings_are_chosen_by_task():
     assert preset.learner.critics == "value"
 
 
+def test_the_strategy_walks_the_cyclic_mdp_with_the_settings_for_it():
+    algorithm = genepool.es("CyclicMDP", max_steps=200)
+    assert (algorithm.evolver.sigma, algorithm.hidden, algorithm.activation) == (0.1, (32, 32), "tanh")
+    mean = [np.mean([o.fitness for o in outcomes]) for _, outcomes in generations(algorithm, 25)]
+    assert mean[0] < 20
+    assert mean[-1] > 150  # three seeds had 184 to 198
+
+
 def test_a_perturbation_of_nothing_is_nothing():
     assert same(Perturbation(3, 0.0)(LIKE), LIKE)

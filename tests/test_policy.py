@@ -98,7 +98,7 @@ def test_every_record_is_json_without_nan(run):
 
 
 def test_the_last_generation_is_tested_whatever_the_interval(tmp_path):
-    algorithm = genepool.es("CyclicMDP", hidden=(4,), max_steps=40, pairs=2)
-    records = list(genepool.train(algorithm, frames=2_000, run=tmp_path / "run"))
+    algorithm = genepool.es(Reach, hidden=(4,), pairs=2)
+    records = list(genepool.train(algorithm, frames=1_000, run=tmp_path / "run"))
     assert [record["generation"] for record in records if "champion_test" in record] == [10, 13]
     assert len(records) == 13

@@ -67,8 +67,10 @@ ASYNCHRONOUS = {
     "asynchronous": True,
 }
 
-# E, and the strategy's sigma and rate: ESAC's 6.1 and its tables of settings; k of Swimmer is the code's
+# E, and the strategy's sigma and rate: ESAC's 6.1 and its tables of settings; k of Swimmer is the code's, and so is the network
+# for the cyclic MDP. With the papers' sigma all members act alike there, their returns tie and nothing is learnt.
 ESAC_TASKS = {
+    "CyclicMDP": {"sigma": 0.1, "hidden": (32, 32), "activation": "tanh"},
     "Ant": {"sac_episodes": 10, "rate": 1e-4},
     "Walker2d": {"sac_episodes": 10},
     "Hopper": {"sac_episodes": 10},
@@ -224,7 +226,7 @@ def _beside(task: AnyTask, options: dict[str, Any], **preset: Any) -> ESAC:
     task = find(task, options.pop("engine", None))
     table = settings(task, ESAC_TASKS)
     if preset["learner"] is None:
-        table = {name: value for name, value in table.items() if name in ("sigma", "rate")}
+        table = {name: value for name, value in table.items() if name not in ("sac_episodes", "injected")}
     given = table | preset | options
     loop = {f.name: given.pop(f.name) for f in fields(ESAC) if f.name in given}
     task = replace(task, **{f.name: given.pop(f.name) for f in fields(Task) if f.name in given})
