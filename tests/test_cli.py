@@ -116,6 +116,7 @@ def test_help_lists_every_hyper_parameter_with_its_meaning_and_the_papers_defaul
         ("train pdrl Hopper-v5", "did you mean pderl"),
         ("train pderl", "train what?"),
         ("train pderl Hoper-v5", "did you mean Hopper-v5"),
+        ("train pderl HalfCheetah-v9", "did you mean HalfCheetah-v5"),
         ("train pderl no_such_module:make", "cannot import 'no_such_module'"),
         ("train pderl Pong-v5", "Discrete actions"),
         ("train pderl Blackjack-v1 --engine gymnasium", "Tuple observations"),

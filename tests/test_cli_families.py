@@ -174,6 +174,7 @@ def test_another_strategy_takes_another_target_policy_with_it(monkeypatch):
         ("train aes-rl Hopper-v5 --schedule sometimes", "no schedule 'sometimes'"),
         ("train aes-rl Hopper-v5 --schedule", "--schedule needs a value"),
         ("train aes-rl Hopper-v5 --mean-rule linear", "did you mean linear-range"),
+        ("train esac Hopper-v5 --crosover none", "did you mean crossover"),
         ("train aes-rl Hopper-v5 --variance-rule none-such", "choose fixed-n or adaptive-n or success-rule"),
         ("train cem-rl Hopper-v5 --mean-rule linear-range", "no mean_rule"),
         ("train td3 Hopper-v5 --lessons controlled", "no lessons"),

@@ -66,8 +66,10 @@ def parsed(target: Any, program: str, argv: list[str], description: str | None =
             raise
         lines = (line.strip(" │╭╮╰╯─") for line in complaint.getvalue().splitlines()[1:])
         over = ("For full helptext", "Argument helptext", f"{program} --help")
-        said = itertools.takewhile(lambda line: not line.startswith(over), filter(None, lines))
-        raise UserError(f"{' '.join(said) or 'the arguments are not understood'}: see {program} --help") from None
+        said = " ".join(itertools.takewhile(lambda line: not line.startswith(over), filter(None, lines)))
+        unknown = re.match(r"Unrecognized options: --([\w-]+)(,|$)", said)  # tyro knows only the others
+        near = nearest(unknown[1], (*PARTS, *(f"no-{part}" for part in PARTS))) if unknown else ""
+        raise UserError(f"{said or 'the arguments are not understood'}{near}: see {program} --help") from None
     return call[0]() if call else options
 
 

@@ -183,8 +183,10 @@ def _unmade(task: str, error: Exception) -> str:
 
 
 def _nearest(task: str, known: Sequence[str]) -> str:
-    by_lower = {name.lower(): name for name in known}
-    near = [by_lower[match] for match in difflib.get_close_matches(task.lower(), by_lower, n=3, cutoff=0.6)]
+    """The known names that come nearest, as a question; of several versions the newest."""
+    stem = lambda name: re.sub(r"-v\d+$", "", name.lower())
+    newest = {stem(name): name for name in sorted(known)}
+    near = [newest[match] for match in difflib.get_close_matches(stem(task), newest, n=3, cutoff=0.6)]
     return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
