@@ -66,7 +66,8 @@ def parsed(target: Any, program: str, argv: list[str], description: str | None =
             raise
         lines = (line.strip(" │╭╮╰╯─") for line in complaint.getvalue().splitlines()[1:])
         over = ("For full helptext", "Argument helptext", f"{program} --help")
-        said = " ".join(itertools.takewhile(lambda line: not line.startswith(over), filter(None, lines)))
+        worded = filter(re.compile(r"\w").search, lines)  # where there are no boxes, rules of hyphens are drawn
+        said = " ".join(itertools.takewhile(lambda line: not line.startswith(over), worded))
         unknown = re.match(r"Unrecognized options: --([\w-]+)(,|$)", said)  # tyro knows only the others
         near = nearest(unknown[1], (*PARTS, *(f"no-{part}" for part in PARTS))) if unknown else ""
         raise UserError(f"{said or 'the arguments are not understood'}{near}: see {program} --help") from None
