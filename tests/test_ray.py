@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -161,7 +162,7 @@ def test_outcomes_equal_those_of_local_workers_bit_for_bit(three, memory):
 
 
 def test_one_worker_brings_the_same_as_three(one, three):
-    candidates = everyone(4)
+    candidates = everyone(12)  # three at a time, or one after the other
     assert all(same(a, b) for a, b in zip(one.map(candidates), three.map(candidates), strict=True))
 
 
@@ -228,8 +229,8 @@ def test_the_second_outcome_of_a_candidate_is_ignored(three):
     three.submit(candidate)
     (errand,) = [hand.errand for hand in three._hands if hand.errand]
     again = three._hands[2]
-    late = again.player.play.remote(errand.call.message, errand.call.references)
-    three._send(again, errand.call, late, three._played)  # as after a deadline
+    late = again.player.play.remote([(call.message, call.references) for call in errand.calls])
+    three._send(again, errand.calls, late, three._played)  # as after a deadline
     assert three.next(wait=True).candidate is candidate
     until(lambda: three.idle == 3 and all(hand.errand is None for hand in three._hands))
     assert three.next(wait=True) is None
@@ -306,6 +307,33 @@ def test_the_asynchronous_schedule_tells_every_candidate_once(three):
     assert "learnt" in clock.events
     while three.studying:
         three.next(wait=True)
+
+
+def test_of_many_a_worker_is_handed_several_and_if_it_is_killed_each_of_them_is_issued_again_alone(three, monkeypatch):
+    candidates, folder, sent, send = everyone(24), three.task.make.args[0], [], three._send
+    here = genepool.LocalWorkers(REACH).map(candidates)
+    (folder / "100").touch()
+    stalled = folder / "100.stalled"
+
+    def kill():
+        until(stalled.exists)
+        os.kill(int(stalled.read_text()), signal.SIGKILL)
+        stalled.unlink()
+
+    def noted(hand, calls, *rest):
+        sent.append([call.candidate.number for call in calls])
+        send(hand, calls, *rest)
+
+    monkeypatch.setattr(three, "_send", noted)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcomes = three.map(candidates)
+    killer.join()
+    assert all(same(a, b) for a, b in zip(outcomes, here, strict=True))
+    plays = [numbers for numbers in sent if numbers]  # the rest is greetings
+    assert sorted(plays) == sorted([[k, k + 1] for k in range(0, 24, 2)] + [[0], [1]])
+    assert three.busy == 0
+    until(lambda: three.idle == 3)
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, None])

@@ -1,4 +1,4 @@
-"""The far side of the wire: a process that tries one candidate after the other."""
+"""The far side of the wire: a process that tries candidates."""
 
 import os
 import time
@@ -36,24 +36,34 @@ class Player:
         """Say that it is there, by its process."""
         return os.getpid()
 
-    def play(self, message: bytes, references: dict[str, list[Any]]) -> Played | str:
-        """What comes of a candidate, or what was wrong with the environment."""
+    def play(self, parcel: list[tuple[bytes, dict[str, list[Any]]]]) -> list[Played] | str:
+        """What comes of candidates that are played side by side, or what was wrong with the environment."""
         begun = time.perf_counter()
-        candidate = self._receiver.unpack(message, references)
+        candidates = [self._receiver.unpack(message, references) for message, references in parcel]
         fetched = time.perf_counter()
-        individual = taught([candidate])[0]
+        individuals = [taught([candidate])[0] for candidate in candidates]  # one by one, for it has one core
         learnt = time.perf_counter()
+        ready = [
+            replace(candidate, individual=individual, lesson=None)
+            for candidate, individual in zip(candidates, individuals, strict=True)
+        ]
         try:
-            outcome = self._workers.map([replace(candidate, individual=individual, lesson=None)])[0]
+            outcomes = self._workers.map(ready)
         except UserError as error:
             self._workers.close()
             return str(error)
         end = time.perf_counter()
-        return Played(
-            dumps(individual.actor) if candidate.lesson and not getattr(candidate.lesson, "brief", False) else None,
-            outcome.returns,
-            outcome.transitions,
-            (outcome.reference_returns, outcome.reference_frames),
-            (time.perf_counter() - begun, learnt - fetched, end - learnt),
-            outcome.lengths,
-        )
+        seconds = end - begun, learnt - fetched, end - learnt
+        return [
+            Played(
+                None
+                if candidate.lesson is None or getattr(candidate.lesson, "brief", False)
+                else dumps(individual.actor),
+                outcome.returns,
+                outcome.transitions,
+                (outcome.reference_returns, outcome.reference_frames),
+                seconds,
+                outcome.lengths,
+            )
+            for candidate, individual, outcome in zip(candidates, individuals, outcomes, strict=True)
+        ]

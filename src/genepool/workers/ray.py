@@ -1,6 +1,7 @@
-"""Ray workers: candidates are tried in other processes, on this machine or on a cluster, one call for each.
+"""Ray workers: candidates are tried in other processes, on this machine or on a cluster.
 
-What a call carries is said in `wire`; back come returns, transitions and, after a lesson, the actor.
+Where many are awaited together a worker is handed several at a time, which it plays side by side. What is sent for each
+is said in `wire`; back come returns, transitions and, after a lesson, the actor.
 """
 
 import queue
@@ -28,13 +29,14 @@ from genepool.workers.wire import Sender, dumps, loads
 LOSSES = 5  # how often in a row a candidate may be lost with its worker
 START = 120.0  # seconds for the first worker to start
 PATIENCE = 300.0  # seconds that any candidate may take, whatever the others took
+ROUNDS = 4  # how often each worker is sent out at least while a generation is awaited, so that all end together
 
 
 class RayWorkers:
     """Plays candidates on `count` Ray workers; a lost candidate is issued again, and its second outcome is ignored.
 
     Without an address it starts a cluster of its own that only this machine and this user reach; with one ("auto": the
-    one that runs here) it joins. A candidate that takes longer than `deadline` seconds is taken from its worker; by
+    one that runs here) it joins. Candidates that take longer than `deadline` seconds each are taken from their worker; by
     default twenty times what the longest took, and 300 seconds at least.
     """
 
@@ -63,7 +65,9 @@ class RayWorkers:
         """Try them all; their outcomes, in the same order, whoever was done first."""
         calls: list[Call] = []
         try:
-            calls += [self._issue(candidate) for candidate in candidates]
+            share = max(1, len(candidates) // (ROUNDS * self.count))
+            calls += [self._issue(candidate, share) for candidate in candidates]
+            self._dispatch()
             while any(call.outcome is None for call in calls):
                 self._attend()
             return [call.outcome for call in calls]
@@ -146,29 +150,37 @@ class RayWorkers:
         if not any(hand.ready for hand in self._hands):
             raise UserError(f"no worker could start within {START:.0f} s: is there a free CPU in the cluster?")
 
-    def _issue(self, candidate: Candidate, submitted: bool = False) -> "Call":
+    def _issue(self, candidate: Candidate, share: int = 1, submitted: bool = False) -> "Call":
         self._open()
-        call = Call(candidate, *self._sender.pack(candidate), submitted)
+        call = Call(candidate, *self._sender.pack(candidate), share, submitted)
         self._out.add(call)
         self._waiting.append(call)
-        self._dispatch()
+        if len(self._waiting) >= share:
+            self._dispatch()
         return call
 
     def _dispatch(self) -> None:
         """Give what waits to whoever is free."""
         for hand in self._hands:
-            while self._waiting and self._waiting[0] not in self._out:  # its outcome came after all
-                self._waiting.popleft()
-            if hand.errand is None and self._waiting:
-                call = self._waiting.popleft()
-                self._send(hand, call, hand.player.play.remote(call.message, call.references), self._played)
+            if hand.errand is None and (calls := self._together()):
+                parcel = [(call.message, call.references) for call in calls]
+                self._send(hand, calls, hand.player.play.remote(parcel), self._played)
+
+    def _together(self) -> list["Call"]:
+        """What waits, as many as the first may be sent with."""
+        calls: list[Call] = []
+        while self._waiting and (not calls or len(calls) < min(calls[0].share, self._waiting[0].share)):
+            call = self._waiting.popleft()
+            if call in self._out:  # else its outcome came after all
+                calls.append(call)
+        return calls
 
     def _greet(self, hand: "Hand") -> None:
         """Have a worker say that it is there, when it is."""
-        self._send(hand, None, hand.player.greet.options(max_task_retries=-1).remote(), self._greeted)
+        self._send(hand, [], hand.player.greet.options(max_task_retries=-1).remote(), self._greeted)
 
-    def _send(self, hand: "Hand", call: "Call | None", reference: Any, then: Callable[..., None]) -> None:
-        hand.errand, events = Errand(call, time.monotonic()), self._events
+    def _send(self, hand: "Hand", calls: list["Call"], reference: Any, then: Callable[..., None]) -> None:
+        hand.errand, events = Errand(calls, time.monotonic()), self._events
         reply = partial(then, hand, hand.errand)
         reference.future().add_done_callback(lambda future: events.put(partial(reply, future, time.monotonic())))
 
@@ -177,8 +189,8 @@ class RayWorkers:
         if not self._hands:
             return
         limit = self.deadline or max(PATIENCE, 20 * self._longest)
-        playing = [hand for hand in self._hands if hand.errand and hand.errand.call]
-        waits = [hand.errand.begun + limit - time.monotonic() for hand in playing]
+        due = lambda errand: errand.begun + limit * len(errand.calls) - time.monotonic()
+        waits = [due(hand.errand) for hand in self._hands if hand.errand and hand.errand.calls]
         waits += [seconds] if seconds is not None else []
         try:
             self._events.get(timeout=max(0.0, min(waits)) if waits else None)()
@@ -187,7 +199,7 @@ class RayWorkers:
         except queue.Empty:
             pass
         for hand in self._hands:
-            if hand.errand and hand.errand.call and time.monotonic() > hand.errand.begun + limit:
+            if hand.errand and hand.errand.calls and due(hand.errand) < 0.0:
                 _ray().kill(hand.player, no_restart=False)
                 self._lost(hand, f"was not done within {limit:.0f} s")
 
@@ -203,7 +215,7 @@ class RayWorkers:
                 raise UserError(f"no worker can start: {str(future.exception()).strip().splitlines()[-1]}")
 
     def _played(self, hand: "Hand", errand: "Errand", future: Any, now: float) -> None:
-        ours, error, call = errand is hand.errand, future.exception(), errand.call
+        ours, error = errand is hand.errand, future.exception()
         if error is not None and _is_loss(error):
             if ours:  # else it was given up before, and issued again
                 self._lost(hand, "was lost with its worker")
@@ -211,15 +223,21 @@ class RayWorkers:
         if ours:
             hand.errand = None
             self._dispatch()
-        if call in self._out:  # else it is the second outcome of this candidate
-            self._out.discard(call)
-            if error is not None:
-                raise error
-            self._accept(call, future.result(), now - errand.begun)
+        wanted = self._out.intersection(errand.calls)
+        self._out -= wanted
+        if not wanted:  # these are second outcomes
+            return
+        if error is not None:
+            raise error
+        results, seconds = future.result(), now - errand.begun
+        if isinstance(results, str):
+            raise UserError(results)
+        self._longest = max(self._longest, seconds / len(errand.calls))
+        for call, played in zip(errand.calls, results, strict=True):
+            if call in wanted:
+                self._accept(call, played, seconds)
 
-    def _accept(self, call: "Call", played: Played | str, seconds: float) -> None:
-        if isinstance(played, str):
-            raise UserError(played)
+    def _accept(self, call: "Call", played: Played, seconds: float) -> None:
         candidate, individual = call.candidate, call.candidate.individual
         if played.actor is not None:
             individual = individual._replace(actor=loads(played.actor))
@@ -227,26 +245,24 @@ class RayWorkers:
             individual = individual._replace(actor=candidate.lesson(individual.actor))
         rows = Transitions(*(np.array(column) for column in played.transitions))  # writable, and free of Ray's store
         call.outcome = Outcome(candidate, individual, played.returns, rows, *played.reference, played.lengths)
-        self._longest = max(self._longest, seconds)
         self.timings.append(Timing(candidate.number, seconds, *played.seconds))
         if call.submitted:
             self._done.append(call.outcome)
 
     def _lost(self, hand: "Hand", how: str) -> None:
-        """Issue the worker's candidate again. Whoever is free has to say that it is still there: a node may have left."""
-        call, hand.errand = hand.errand.call, None
+        """Issue the worker's candidates again, each by itself. Whoever is free has to say that it is still there: a node may have left."""
+        calls, hand.errand = hand.errand.calls, None
         for other in self._hands:
             if other.errand is None:
                 self._greet(other)
-        if call not in self._out:
-            return
-        call.losses += 1
-        if call.losses == LOSSES:
-            self._out.discard(call)
-            raise UserError(
-                f"candidate {call.candidate.number} {how}, {LOSSES} times in a row: out of memory, or stuck?"
-            )
-        self._waiting.appendleft(call)
+        for call in reversed([call for call in calls if call in self._out]):
+            call.share, call.losses = 1, call.losses + 1  # one of them may be the reason
+            if call.losses == LOSSES:
+                self._out.discard(call)
+                raise UserError(
+                    f"candidate {call.candidate.number} {how}, {LOSSES} times in a row: out of memory, or stuck?"
+                )
+            self._waiting.appendleft(call)
 
     def _learnt(self, learnt: Learnt | BaseException) -> None:
         if isinstance(learnt, BaseException):
@@ -257,11 +273,12 @@ class RayWorkers:
 
 @dataclass(eq=False)
 class Call:
-    """A candidate on its way: what is sent for it, how often it was lost, what came of it."""
+    """A candidate on its way: what is sent for it, with how many it may be sent, how often it was lost, what came of it."""
 
     candidate: Candidate
     message: bytes
     references: dict[str, list[Any]]
+    share: int
     submitted: bool
     losses: int = 0
     outcome: Outcome | None = None
@@ -269,9 +286,9 @@ class Call:
 
 @dataclass(eq=False)
 class Errand:
-    """What a worker was sent for, and when: a call, or only to say that it is there."""
+    """What a worker was sent for, and when: calls, or only to say that it is there."""
 
-    call: Call | None
+    calls: list[Call]
     begun: float
 
 
@@ -286,11 +303,11 @@ class Hand:
     @property
     def ready(self) -> bool:
         """Whether it is known to be there."""
-        return self.errand is None or self.errand.call is not None
+        return self.errand is None or bool(self.errand.calls)
 
 
 class Timing(NamedTuple):
-    """Seconds that a candidate took: from issue to outcome, and of these on the worker in all, learning and acting."""
+    """Seconds that a candidate's errand took: from issue to outcome, and of these on the worker in all, learning and acting."""
 
     number: int
     elapsed: float
