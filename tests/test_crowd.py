@@ -55,7 +55,7 @@ def acts(several, inputs):
         ((400, 300), False, "tanh", 2, Actor),  # with fewer columns than rows
         ((257, 256), True, "elu", 1, Actor),
         ((32, 2100, 32), False, "leaky_relu", 17, Actor),
-        ((600, 700), False, "relu", 3, Actor),  # larger than BLAS would read in one thread
+        ((600, 700), False, "relu", 3, Actor),  # the largest that Numba reads here
     ],
 )
 def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden, layer_norm, activation, size, kind):
