@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import genepool
@@ -18,29 +17,29 @@ FRAMES = 2_000  # seven generations or so
 
 
 def algorithm(preset):
-    if preset == "aes_rl":
-        learner = TD3(batch_size=8, critic_hidden=(8, 8))
-        parts = genepool.aes_rl("Pendulum-v1", engine="gymnasium", hidden=(8, 8), learner=learner, max_steps=60)
-        evolver = replace(parts.evolver, population=5)
-        small = {"replay": 5_000, "warmup": 200, "critic_head_start": 300, "critic_chunk": 100, "test_episodes": 2}
-        return replace(parts, evolver=evolver, reference_episodes=2, reference_cache=True, **small)
-    if preset == "gpo":
-        crossover = StateSpace(
-            iterations=2, selector_epochs=3, expert_frames=100, student_frames=20, dagger=3, epochs=2
-        )
-        small = {"population": 3, "iterations": 2, "rounds": 5, "batch": 120, "hidden": (8,), "crossover": crossover}
-        parts = genepool.gpo(
-            "Pendulum-v1",
-            engine="gymnasium",
-            max_steps=60,
-            mutation=PPO(epochs=2, critic=Critic(minibatches=1)),
-            **small,
-        )
-        return replace(parts, test_episodes=2, test_every=2)
-    parts = genepool.pderl(
-        "Pendulum-v1", engine="gymnasium", population=4, trials=1, memory=300, hidden=(16, 16), sync_period=2
-    )
-    return replace(parts, replay=5_000, test_episodes=2, updates_per_frame=0.1, task=replace(parts.task, max_steps=60))
+    return ALGORITHMS[preset]("Pendulum-v1", engine="gymnasium", max_steps=60, test_episodes=2)
+
+
+def aes_rl(task, **options):
+    learner = TD3(batch_size=8, critic_hidden=(8, 8))
+    evolver = {"population": 5, "reference_episodes": 2, "reference_cache": True}
+    small = {"replay": 5_000, "warmup": 200, "critic_head_start": 300, "critic_chunk": 100}
+    return genepool.aes_rl(task, hidden=(8, 8), learner=learner, **evolver, **small, **options)
+
+
+def gpo(task, **options):
+    crossover = StateSpace(iterations=2, selector_epochs=3, expert_frames=100, student_frames=20, dagger=3, epochs=2)
+    small = {"population": 3, "iterations": 2, "rounds": 5, "batch": 120, "hidden": (8,), "crossover": crossover}
+    mutation = PPO(epochs=2, critic=Critic(minibatches=1))
+    return genepool.gpo(task, mutation=mutation, test_every=2, **small, **options)
+
+
+def pderl(task, **options):
+    small = {"population": 4, "trials": 1, "memory": 300, "hidden": (16, 16), "sync_period": 2}
+    return genepool.pderl(task, replay=5_000, updates_per_frame=0.1, **small, **options)
+
+
+ALGORITHMS = {"aes_rl": aes_rl, "gpo": gpo, "pderl": pderl}
 
 
 def kill_at(owner, name, call):
@@ -78,7 +77,7 @@ if __name__ == "__main__":
         training.SECONDS_BETWEEN_CHECKPOINTS = 1e9  # no checkpoint at all before the kill
         kill_at(DDPG, "update", 4)
     workers = sys.argv[4] if len(sys.argv) > 4 else "local"
-    new = lambda: genepool.train(algorithm(preset), FRAMES, seed=3, run=folder, workers=workers)
+    new = lambda: genepool.start(algorithm(preset), FRAMES, seed=3, run=folder, workers=workers)
     run = genepool.resume(folder) if folder.exists() else new()
     for _ in run:
         pass

@@ -1,17 +1,20 @@
 """Run folders made by hand, with records like those that training writes: what reports are tested with."""
 
+import csv
 import json
 
 import numpy as np
 
+from genepool import cli
+
 PDERL = {
-    "part": "ERL",
+    "part": "Injection",
     "task": {"part": "Task", "id": "", "engine": ""},
-    "evolver": {"part": "Generational", "mutation": {"part": "Proximal", "sigma": 0.1}},
+    "evolver": {"part": "GenerationalGA", "mutation": {"part": "Proximal", "sigma": 0.1}},
     "learner": {"part": "DDPG"},
 }
 AES = {
-    "part": "TaughtES",
+    "part": "Lessons",
     "task": {"part": "Task", "id": "", "engine": ""},
     "evolver": {
         "part": "AsynchronousES",
@@ -94,7 +97,7 @@ def pderl_records(seed=0, generations=30, population=10, omega=5, level=0.0):
 
 
 def aes_records(seed=0, generations=30, workers=5):
-    """Rounds of an asynchronous strategy: everyone beside the mean, half of them taught, told in the order of their ends."""
+    """Rounds of an asynchronous strategy: each beside the mean, half of them with lessons, told in the order of their ends."""
     rng = np.random.default_rng(seed)
     frames, number, out = 0, 0, []
     for g in range(generations):
@@ -168,3 +171,59 @@ def _candidate(number, fitness, purpose, origin, parents, operators):
         "returns": [float(fitness)],
         "frames": 1000,
     }
+
+
+def row(number, parents=(), operators=(), fitness=0.0, origin="evolution", purpose="fitness", **more):
+    """A candidate of a record."""
+    return {
+        "number": number,
+        "purpose": purpose,
+        "origin": origin,
+        "parents": list(parents),
+        "operators": list(operators),
+        "returns": [fitness],
+        "frames": 10,
+    } | more
+
+
+def record(frames, candidates=(), **more):
+    """A record with these candidates."""
+    return {
+        "frames": frames,
+        "true_frames": frames,
+        "fitness": [one["returns"][0] for one in candidates],
+        "candidates": list(candidates),
+        "wall": 1.0,
+    } | more
+
+
+def write_all_kinds(root):
+    """Two tasks, two engines, three systems, and the runs that reports have to live with."""
+    for seed in range(4):
+        write_run(root / f"pderl-{seed}", pderl_records(seed, 25, 6), seed=seed)
+        write_run(root / f"erl-{seed}", pderl_records(seed + 10, 25, 6, level=-300), preset="erl", seed=seed)
+    write_run(root / "gym", pderl_records(20, 25, 6, level=5000), engine="gymnasium")
+    write_run(root / "going", pderl_records(21, 12, 6, level=9000), seed=7, frames=10**7)
+    for seed in range(2):
+        own = {"preset": "aes-rl", "task": "Walker2d-v5", "schedule": "asynchronous", "workers": "ray:5"}
+        write_run(root / f"aes-{seed}", aes_records(seed, 15), seed=seed, algorithm=AES, **own)
+    crashed = write_run(root / "crashed", pderl_records(22, 15, 6), seed=8) / "metrics.jsonl"
+    crashed.write_text(crashed.read_text()[:-200])
+    damaged = write_run(root / "damaged", pderl_records(23, 3, 6), seed=9)
+    (damaged / "config.json").write_text('{"preset": "pderl", ')
+    write_run(root / "begun", [], seed=10)
+    write_run(root / "twin", pderl_records(0, 10, 6), seed=0)
+    return root
+
+
+def table(out, name):
+    """The rows of a table of a report."""
+    with (out / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def command(capsys, *words):
+    """Run a command of genepool in this process: its exit code and what it printed."""
+    code = cli.main([str(word) for word in words])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err

@@ -11,9 +11,9 @@ from tasks import Reach, Sick
 
 import genepool
 from genepool import buffer
+from genepool.parts import described, rebuilt
 from genepool.runs import checkpoint
 from genepool.runs.folder import Folder
-from genepool.runs.parts import described, rebuilt
 from genepool.types import Transitions
 
 
@@ -26,7 +26,7 @@ def small(task=Reach, **options):
 @pytest.fixture
 def folder(tmp_path):
     """A run with one checkpoint."""
-    for _ in genepool.train(small(), frames=250, run=tmp_path / "run"):
+    for _ in genepool.start(small(), frames=250, run=tmp_path / "run"):
         pass
     return Folder(tmp_path / "run")
 
@@ -86,16 +86,19 @@ def test_resuming_from_a_bad_checkpoint_is_refused_and_nothing_is_touched(harm, 
 
 def test_a_configuration_is_rebuilt_as_it_was():
     algorithm = genepool.derl("Hopper-v5", mating=genepool.Mating(greedy=0.0, greedy_at_end=1.0), trials=2)
-    assert rebuilt(json.loads(json.dumps(described(algorithm))), type(algorithm)) == algorithm
+    assert rebuilt(json.loads(json.dumps(described(algorithm))), [type(algorithm)]) == algorithm
 
 
-def test_a_configuration_cannot_name_code_to_be_run(folder):
+@pytest.mark.parametrize(
+    ("part", "refusal"), [("os.system", "does not fit"), ("os:system", "code of your own: give it again")]
+)
+def test_a_configuration_cannot_name_code_to_be_run(part, refusal, folder):
     with pytest.raises(genepool.UserError, match="give it again"):
         genepool.resume(folder.path)
     config = folder.config
-    config["algorithm"]["evolver"]["part"] = "os.system"
+    config["algorithm"]["evolver"]["part"] = part
     folder.config_file.write_text(json.dumps(config))
-    with pytest.raises(genepool.UserError, match="does not fit"):
+    with pytest.raises(genepool.UserError, match=refusal):
         genepool.resume(folder.path, task=Reach)
 
 
@@ -103,7 +106,7 @@ def test_a_configuration_cannot_name_code_to_be_run(folder):
 def test_an_environment_that_fails_is_named_with_seed_and_step_and_the_run_survives(symptom, tmp_path, monkeypatch):
     monkeypatch.setattr(Sick, "symptom", symptom)
     monkeypatch.setattr(Sick, "episodes", 0)
-    run = genepool.train(small(Sick), frames=10_000, run=tmp_path / "run")
+    run = genepool.start(small(Sick), frames=10_000, run=tmp_path / "run")
     with pytest.raises(genepool.UserError, match=r"Sick .*seed \d+, step 7"):
         for _ in run:
             pass

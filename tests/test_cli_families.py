@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from genepool import cli
-from genepool.commands import train
+from genepool import cli, follow
+from genepool.runs import training
 from genepool.runs.folder import CLOCKED
 
 TINY = {
@@ -107,11 +107,9 @@ def test_rules_are_chosen_by_name_and_the_task_s_scale_stays(words, expected, mo
 
 def parsed(monkeypatch, *words):
     """The algorithm that a command would train."""
-    from genepool.runs import training
-
     heard = []
-    monkeypatch.setattr(training, "train", lambda algorithm, *rest: heard.append(algorithm))
-    monkeypatch.setattr(train, "drive", lambda run: 0)
+    monkeypatch.setattr(training, "start", lambda algorithm, **_: heard.append(algorithm))
+    monkeypatch.setattr(follow, "follow", lambda run: 0)
     assert cli.main(list(words)) == 0
     return heard[0]
 
@@ -130,7 +128,7 @@ def test_a_schedule_is_chosen_by_name(monkeypatch):
     assert of("aes-rl", "Hopper-v5", "--schedule", "synchronous").schedule == "synchronous"
     assert of("cem-rl", "Hopper-v5", "--schedule", "asynchronous").schedule == "asynchronous"
     pderl = of("pderl", "Hopper-v5", "--schedule", "asynchronous")
-    assert (pderl.schedule, type(pderl.evolver).__name__) == ("asynchronous", "SteadyState")
+    assert (pderl.schedule, type(pderl.evolver).__name__) == ("asynchronous", "SteadyStateGA")
     assert (pderl.evolver.elite_fraction, pderl.trials) == (0.2, 3)  # what PDERL has for the task stays
 
 
@@ -171,17 +169,20 @@ def test_another_strategy_takes_another_target_policy_with_it(monkeypatch):
     ("words", "said"),
     [
         ("train aes-lr Hopper-v5", "did you mean aes-rl"),
-        ("train aes-rl Hopper-v5 --schedule sometimes", "no schedule 'sometimes'"),
-        ("train aes-rl Hopper-v5 --schedule", "--schedule needs a value"),
+        ("train aes-rl Hopper-v5 --schedule sometimes", "invalid choice 'sometimes'"),
+        ("train aes-rl Hopper-v5 --schedule", "Missing value for argument '--schedule'"),
         ("train aes-rl Hopper-v5 --mean-rule linear", "did you mean linear-range"),
         ("train esac Hopper-v5 --crosover none", "did you mean crossover"),
-        ("train aes-rl Hopper-v5 --variance-rule none-such", "choose fixed-n or adaptive-n or success-rule"),
-        ("train cem-rl Hopper-v5 --mean-rule linear-range", "no mean_rule"),
-        ("train td3 Hopper-v5 --lessons controlled", "no lessons"),
+        (
+            "train aes-rl Hopper-v5 --variance-rule none-such",
+            "choose fixed-n, adaptive-n, success-rule or module:Class of your own",
+        ),
+        ("train cem-rl Hopper-v5 --mean-rule linear-range", "cem-rl has no option --mean-rule"),
+        ("train td3 Hopper-v5 --lessons controlled", "td3 has no option --lessons"),
         ("train cem-rl Hopper-v5 --evolver no-such-es", "no evolver 'no-such-es'"),
         ("train cem-rl Hopper-v5 --evolver simple-ga", "no evolver 'simple-ga'"),
         ("train cem-rl Hopper-v5 --evolver simplega", "no mean"),
-        ("train cem-rl Hopper-v5 --evolver asynchronous-es", "take --target-policy mean"),
+        ("train cem-rl Hopper-v5 --evolver asynchronous-es --target-policy individual", "take --target-policy mean"),
         ("train cem-rl Hopper-v5 --target-policy nobody", "nobody"),
         ("train cem-rl Hopper-v5 --learner ppo", "no learner 'ppo'"),
         ("train aes-rl Hopper-v5 --workers many", "no workers 'many'"),
@@ -190,12 +191,12 @@ def test_another_strategy_takes_another_target_policy_with_it(monkeypatch):
         ("train aes-rl Hopper-v5 --workers ray:-3", "no workers 'ray:-3'"),
         ("train aes-rl Hopper-v5 --workers ray:two", "no workers 'ray:two'"),
         ("train aes-rl Hopper-v5 --workers ray:2 --address 127.0.0.1:1", "cannot join the cluster '127.0.0.1:1'"),
-        ("train aes-rl Hopper-v5 --reference-episodes 0", "reference episodes"),
+        ("train aes-rl Hopper-v5 --reference-episodes 0", "reference_episodes is 0"),
         ("train aes-rl Hopper-v5 --evolver.scale 0", "scale"),
         ("train cem-rl Hopper-v5 --evolver.population 1", "2 individuals"),
-        ("train cem-rl Hopper-v5 --warmup -1", "warm-up"),
+        ("train cem-rl Hopper-v5 --warmup -1", "warmup is -1"),
         ("train td3 Hopper-v5 --learner.policy-delay 0", "policy delay"),
-        ("train td3 Hopper-v5 --learner.critic-hidden 0", "critic hidden"),
+        ("train td3 Hopper-v5 --learner.critic-hidden 0", "critic_hidden is (0,)"),
         ("train sac Hopper-v5 --learner.temperature -1", "temperature"),
         ("train sac Hopper-v5 --learner.critics three", "three"),
     ],

@@ -29,7 +29,8 @@ CHEETAH = replace(find("HalfCheetah-v5"), max_steps=40)
 @pytest.fixture(scope="module")
 def hired():
     """A mate that is there, for all tests that do not lose it."""
-    (mate,) = crew.gather(1)
+    mate = crew.Mate()
+    mate.greeting.join()
     assert mate.ready
     yield mate
     mate.close()
@@ -39,6 +40,7 @@ def hired():
 def mate(hired, monkeypatch):
     """The only mate of this process, on two cores; it counts what it plays."""
     monkeypatch.setattr(crew, "_free", [hired])
+    monkeypatch.setattr(crew, "_hired", 1)
     monkeypatch.setattr(tasks, "cores", lambda: 2)
     monkeypatch.setattr(hired, "batches", [], raising=False)
     play = crew.Mate.play

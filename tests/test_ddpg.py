@@ -12,8 +12,9 @@ import pytest
 
 from benchmarks import parts
 from genepool import buffer
-from genepool.algorithms.erl import ERL
-from genepool.learning import ddpg
+from genepool.algorithms.alone import LearnerAlone
+from genepool.errors import UserError
+from genepool.learning import ddpg, offpolicy
 from genepool.learning.ddpg import DDPG
 from genepool.networks import Actor
 from genepool.optimiser import Adam, adam_init
@@ -39,27 +40,39 @@ def test_the_critic_s_target_is_that_of_the_bellman_equation_and_ends_with_the_t
         next_observation=jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
         terminated=jnp.array([0.0, 1.0, 0.0]),
     )
-    actor, critic = (lambda s: 10 * s[:, :1]), (lambda s, a: s[:, 1] + a[:, 0])
+
+    def actor(s):
+        return 10 * s[:, :1]
+
+    def critic(s, a):
+        return s[:, 1] + a[:, 0]
+
     y = DDPG(discount=0.5).targets(actor, critic, batch)
     np.testing.assert_allclose(y, [1 + 0.5 * (2 + 10), 2, 3 + 0.5 * (6 + 50)])
 
 
 def test_losses_are_the_mean_squared_error_and_the_mean_value_the_actor_gives_up(rows):
     batch = rows(4)
-    critic = lambda s, a: s[:, 0] + 2 * a[:, 0]
-    q, y = batch.observation[:, 0] + 2 * batch.action[:, 0], np.arange(4.0)
+
+    def actor(s):
+        return s[:, 1:]
+
+    def critic(s, a):
+        return s[:, 0] + 2 * a[:, 0]
+
+    q, y = critic(batch.observation, batch.action), np.arange(4.0)
     np.testing.assert_allclose(DDPG().critic_loss(critic, batch, y), np.mean((q - y) ** 2), rtol=1e-5)
     gives_up = -np.mean(batch.observation[:, 0] + 2 * batch.observation[:, 1])
-    np.testing.assert_allclose(DDPG().actor_loss(lambda s: s[:, 1:], critic, batch.observation), gives_up, rtol=1e-5)
+    np.testing.assert_allclose(DDPG().actor_loss(actor, critic, batch.observation), gives_up, rtol=1e-5)
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_our_adam_equals_that_of_optax(clip):
     rng = np.random.default_rng(0)
-    draw = lambda scale: {
-        "w": scale * jnp.asarray(rng.normal(size=(5, 3))),
-        "b": scale * jnp.asarray(rng.normal(size=3)),
-    }
+
+    def draw(scale):
+        return {"w": scale * jnp.asarray(rng.normal(size=(5, 3))), "b": scale * jnp.asarray(rng.normal(size=3))}
+
     weights = draw(1.0)
     theirs, chain = weights, optax.chain(optax.clip_by_global_norm(clip or np.inf), optax.adam(0.01))
     ours, state, their_state = weights, adam_init(weights), chain.init(weights)
@@ -74,21 +87,26 @@ def test_our_adam_equals_that_of_optax(clip):
 
 def test_updates_and_slow_targets_equal_the_equations_written_with_optax(rows, memory, monkeypatch):
     part = DDPG(batch_size=16, actor_rate=1e-3, critic_rate=2e-3, discount=0.9, tau=0.1, gradient_clip=1.5)
-    places = np.random.default_rng(0).integers(50, size=(ddpg.BLOCK, part.batch_size))
+    places = np.random.default_rng(0).integers(50, size=(offpolicy.BLOCK, part.batch_size))
     monkeypatch.setattr(buffer, "sample", lambda key, ring, shape: jnp.asarray(places))
     state, steps = learner((3, 2), (8,)), 5
     found = part.update(KEY, state, memory(64, 50), steps)
+
+    def mean_square(critic, batch, y):
+        return jnp.mean((critic(batch.observation, batch.action) - y) ** 2)
+
+    def gives_up(actor, critic, batch):
+        return -jnp.mean(critic(batch.observation, actor(batch.observation)))
 
     @jax.jit
     def update(networks, batch):
         actor, critic, slow_actor, slow_critic, actor_state, critic_state = networks
         bootstrap = slow_critic(batch.next_observation, slow_actor(batch.next_observation))
         y = batch.reward + 0.9 * jnp.where(batch.terminated == 1, 0.0, bootstrap)
-        loss, slope = jax.value_and_grad(lambda q: jnp.mean((q(batch.observation, batch.action) - y) ** 2))(critic)
+        loss, slope = jax.value_and_grad(mean_square)(critic, batch, y)
         change, critic_state = critic_adam.update(slope, critic_state)
         critic = optax.apply_updates(critic, change)
-        climb = lambda mu: -jnp.mean(critic(batch.observation, mu(batch.observation)))  # the critic already updated
-        value, slope = jax.value_and_grad(climb)(actor)
+        value, slope = jax.value_and_grad(gives_up)(actor, critic, batch)  # the critic is already updated
         change, actor_state = actor_adam.update(slope, actor_state)
         actor = optax.apply_updates(actor, change)
         slow_actor, slow_critic = (
@@ -100,14 +118,8 @@ def test_updates_and_slow_targets_equal_the_equations_written_with_optax(rows, m
     critic_adam, actor_adam = (
         optax.chain(optax.clip_by_global_norm(1.5), optax.adam(rate)) for rate in (part.critic_rate, part.actor_rate)
     )
-    networks = (
-        state.actor,
-        state.critic,
-        state.actor,
-        state.critic,
-        actor_adam.init(state.actor),
-        critic_adam.init(state.critic),
-    )
+    pair = state.actor, state.critic
+    networks = (*pair, *pair, actor_adam.init(state.actor), critic_adam.init(state.critic))
     losses = []
     for i in range(steps):
         networks, loss = update(networks, Transitions(*(leaf[places[i]] for leaf in rows(50))))
@@ -121,6 +133,15 @@ def test_updates_and_slow_targets_equal_the_equations_written_with_optax(rows, m
     assert moved > 1e-3
 
 
+def test_the_critic_steps_first_and_as_it_would_alone(memory):
+    part, state, replay = DDPG(batch_size=16, tau=0.1), learner((3, 2), (8,)), memory(64, 50)
+    both = part.update(KEY, state, replay, 1)
+    alone = part.update_critic(KEY, state, state.target_actor, replay, 1)
+    close((alone.critic, alone.target_critic), (both.critic, both.target_critic), 1e-7)
+    close((alone.actor, alone.target_actor), (state.actor, state.target_actor), 0)
+    assert int(alone.actor_optimiser.t) == 0
+
+
 def test_a_learner_begins_with_small_outputs_and_targets_that_are_copies():
     state, fresh = learner((3, 2), (8,)), Actor(KEY, 3, 2, (8,))
     close(state.actor.output, jax.tree.map(lambda leaf: 0.1 * leaf, fresh.output), 1e-7)
@@ -129,7 +150,13 @@ def test_a_learner_begins_with_small_outputs_and_targets_that_are_copies():
     close((state.target_actor, state.target_critic), (state.actor, state.critic), 0)
 
 
-def test_the_learner_solves_a_task_of_one_step():
+@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan")])
+def test_a_gradient_clip_that_makes_no_sense_is_refused(clip):
+    with pytest.raises(UserError, match="gradient clip above 0"):
+        DDPG(gradient_clip=clip)
+
+
+def test_the_learner_solves_a_task_of_one_step_with_erl_s_critic():
     rng = np.random.default_rng(0)
     n, action = 2000, rng.uniform(-1, 1, (2000, 1)).astype(np.float32)
     state = rng.uniform(-1, 1, (n, 2)).astype(np.float32)  # tells nothing
@@ -143,21 +170,25 @@ def test_the_learner_solves_a_task_of_one_step():
     np.testing.assert_allclose(values, reward[:200], atol=0.15)
 
 
-@pytest.mark.parametrize(("n", "due"), [(640, 0), (641, 12)])
-def test_learning_waits_until_the_replay_holds_more_than_the_warm_up(rows, memory, n, due):
+@pytest.mark.parametrize(("n", "owed"), [(640, 0), (641, 12)])
+def test_learning_waits_until_the_replay_holds_more_than_the_warm_up(rows, memory, n, owed):
     """An episode of 12 frames, after which the replay holds n."""
     task = SimpleNamespace(observation_size=3, action_size=2, horizon=20)
-    loop = ERL(task, evolver=None, hidden=(4,), memory=8, replay=1024)
-    state = replace(loop.init(KEY), replay=memory(1024, n - 12))
-    (explorer,), state = loop.ask(KEY, state, 1)
-    state = loop.tell(KEY, state, [Outcome(explorer, explorer.individual, (0.0,), rows(12))])
-    assert int(state.replay.size) == n
-    assert loop.due(state) == due
+    algorithm = LearnerAlone(task, learner=DDPG(), hidden=(4,), replay=1024)
+    state = algorithm.init(KEY)
+    state = replace(state, experience=replace(state.experience, replay=memory(1024, n - 12)))
+    (explorer,), state = algorithm.ask(KEY, state, 1)
+    state = algorithm.tell(KEY, state, [Outcome(explorer, explorer.individual, (0.0,), rows(12))])
+    assert int(state.experience.replay.size) == n
+    assert algorithm.steps_owed(state) == owed
 
 
 def test_the_plain_update_that_the_benchmark_measures_beside_ours_is_the_same_update():
     replay = parts.full(2_000)
-    updated = lambda: DDPG().update(KEY, DDPG().init(KEY, Actor(KEY, *parts.SIZES)), replay, 20)
+
+    def updated():
+        return DDPG().update(KEY, DDPG().init(KEY, Actor(KEY, *parts.SIZES)), replay, 20)
+
     ours = updated()
     with parts.plainly():
         plain = updated()
@@ -165,11 +196,14 @@ def test_the_plain_update_that_the_benchmark_measures_beside_ours_is_the_same_up
         close(getattr(ours, name), getattr(plain, name), atol=5e-6)
 
 
+def flops(lowered):
+    return lowered.cost_analysis()["flops"]
+
+
 def test_the_flops_that_the_benchmark_counts_have_those_of_the_compiled_program_between_them():
     learner = DDPG()
-    state, replay, shape = learner.init(KEY, Actor(KEY, *parts.SIZES)), parts.full(2_000), (ddpg.BLOCK, 128)
+    state, replay, shape = learner.init(KEY, Actor(KEY, *parts.SIZES)), parts.full(2_000), (offpolicy.BLOCK, 128)
     networks = tuple(getattr(state, part.name) for part in fields(state)[:6])  # all but losses and updates
-    flops = lambda lowered: lowered.cost_analysis()["flops"]
     drawing = flops(jax.jit(buffer.sample, static_argnums=2).lower(KEY, replay, shape))  # for a whole block
     counted = flops(ddpg._update.lower(learner, KEY, networks, replay, 1)) - drawing
     least, usual = parts.update_flops(*parts.SIZES), parts.usual_flops(*parts.SIZES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from genepool.errors import UserError
-from genepool.evolution.distribution import CEM, Told, log_weights
+from genepool.evolution.distribution import CEM, Results, log_weights
 
 KEY = jax.random.key(0)
 MU = np.array([1.0, -2.0, 0.5], np.float32)
@@ -33,7 +33,7 @@ def generations(part, fitness_of, count, mean=MU):
     rng, state, lived = np.random.default_rng(0), part.init(KEY, mean), []
     for g in range(count):
         vectors, state = part.ask(KEY, state, part.population)
-        state = part.tell(jax.random.fold_in(KEY, g), state, Told(vectors, fitness_of(rng, vectors)))
+        state = part.tell(jax.random.fold_in(KEY, g), state, Results(vectors, fitness_of(rng, vectors)))
         lived.append(state)
     return lived
 
@@ -73,7 +73,7 @@ def test_the_update_is_equation_1_and_2_with_the_old_mean_and_with_or_without_th
     part = CEM(divide_by_elites=divide, initial_variance=0.09)
     vectors, state = part.ask(KEY, part.init(KEY, MU), 10)
     fitness = np.random.default_rng(1).permutation(10).astype(float)
-    found = part.tell(KEY, state, Told(vectors, fitness))
+    found = part.tell(KEY, state, Results(vectors, fitness))
     elites, epsilon = vectors[np.argsort(-fitness)[:5]], 0.95 * 1e-3 + 0.05 * 1e-5
     np.testing.assert_allclose(found.mean, LAMBDA @ elites, atol=5e-5)
     np.testing.assert_allclose(found.variance, LAMBDA @ (elites - MU) ** 2 / divisor + epsilon, rtol=1e-4)
@@ -123,10 +123,10 @@ def test_told_in_portions_it_moves_to_the_same_bits(portions):
     part = CEM()
     vectors, state = asked(part, part.init(KEY, MU), 10)
     fitness, begin = np.random.default_rng(2).random(10), 0
-    whole = part.tell(KEY, state, Told(vectors, fitness))
+    whole = part.tell(KEY, state, Results(vectors, fitness))
     for n in portions:
         mean_before = state.mean
-        state = part.tell(KEY, state, Told(vectors[begin : begin + n], fitness[begin : begin + n]))
+        state = part.tell(KEY, state, Results(vectors[begin : begin + n], fitness[begin : begin + n]))
         begin += n
         assert begin == 10 or np.array_equal(state.mean, mean_before)
     equal(state, whole)
@@ -136,10 +136,10 @@ def test_two_populations_told_at_once_move_it_twice():
     part = CEM()
     rng = np.random.default_rng(4)
     vectors, fitness = rng.normal(MU, 0.1, (25, 3)).astype(np.float32), rng.random(25)
-    state = part.tell(KEY, part.init(KEY, MU), Told(vectors, fitness))
+    state = part.tell(KEY, part.init(KEY, MU), Results(vectors, fitness))
     twice = part.init(KEY, MU)
     for begin in (0, 10):
-        twice = part.tell(KEY, twice, Told(vectors[begin : begin + 10], fitness[begin : begin + 10]))
+        twice = part.tell(KEY, twice, Results(vectors[begin : begin + 10], fitness[begin : begin + 10]))
     np.testing.assert_array_equal(state.mean, twice.mean)
     np.testing.assert_array_equal(state.variance, twice.variance)
     assert (int(state.archive.count), int(twice.archive.count)) == (5, 0)
@@ -161,16 +161,16 @@ def test_what_is_not_a_number_is_never_among_the_elites():
     fitness[[1, 4, 9]] = np.nan, np.inf, -np.inf
     wild = vectors.copy()
     wild[3] = np.nan
-    found = part.tell(KEY, state, Told(wild, fitness))
+    found = part.tell(KEY, state, Results(wild, fitness))
     np.testing.assert_allclose(found.mean, LAMBDA @ vectors[[8, 7, 6, 5, 2]], atol=5e-5)
-    few = part.tell(KEY, state, Told(vectors, np.where(np.arange(10) < 3, fitness, np.nan)))  # 2 and 0 are left
+    few = part.tell(KEY, state, Results(vectors, np.where(np.arange(10) < 3, fitness, np.nan)))  # 2 and 0 are left
     np.testing.assert_allclose(few.mean, log_weights(2) @ vectors[[2, 0]], atol=1e-5)
 
 
 def test_a_generation_without_a_number_leaves_the_mean_and_the_variance():
     part = CEM()
     vectors, state = asked(part, part.init(KEY, MU), 10)
-    found = part.tell(KEY, state, Told(vectors, np.full(10, np.nan)))
+    found = part.tell(KEY, state, Results(vectors, np.full(10, np.nan)))
     np.testing.assert_array_equal(found.mean, MU)
     np.testing.assert_array_equal(found.variance, state.variance)
     assert not np.array_equal(found.sample, state.sample)
@@ -181,3 +181,8 @@ def test_a_generation_without_a_number_leaves_the_mean_and_the_variance():
 def test_settings_that_make_no_sense_are_refused(options):
     with pytest.raises(UserError):
         CEM(**options)
+
+
+def test_a_population_that_is_too_small_is_named():
+    with pytest.raises(UserError, match="population is 1: a strategy needs 2 individuals or more"):
+        CEM(population=1)

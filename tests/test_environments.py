@@ -232,8 +232,8 @@ def test_actions_of_another_kind_are_refused():
 def test_a_run_with_discrete_actions_goes_on_where_it_stopped_and_its_policy_gives_integers(preset, tmp_path):
     tiny = {"hidden": (4,), "max_steps": 40} | ({"pairs": 2} if preset is genepool.es else {"replay": 1000})
     make = lambda: preset("CyclicMDP", **tiny)
-    whole = [record["fitness"] for record in genepool.train(make(), frames=60, run=tmp_path / "whole")]
-    part = [record["fitness"] for record in genepool.train(make(), frames=20, run=tmp_path / "part")]
+    whole = [record["fitness"] for record in genepool.start(make(), frames=60, run=tmp_path / "whole")]
+    part = [record["fitness"] for record in genepool.start(make(), frames=20, run=tmp_path / "part")]
     resumed = genepool.resume(tmp_path / "part", frames=60)
     assert part + [record["fitness"] for record in resumed] == whole
     observations = np.eye(3, dtype=np.float32)

@@ -10,7 +10,7 @@ from genepool.analysis.esac_figures import _mean, sensitivity, updates
 from genepool.errors import UserError
 from genepool.runs.folder import Folder
 
-AMT = {"part": "AMT", "sees": "raw"}
+TUNING = {"part": "AutomaticMutationTuning", "sees": "raw"}
 
 
 def folder(path, records, preset="esac", seed=0, tuning=None, task="Swimmer-v5", evolver=True):
@@ -44,7 +44,7 @@ def test_seeds_are_averaged_as_far_as_all_of_them_went():
 
 def test_the_return_of_a_zeta_is_that_of_the_last_ten_tests_of_its_runs(tmp_path):
     tests = [{"frames": k, "champion_test": [k, k + 2]} for k in range(20)]
-    folders = [folder(tmp_path / str(k), tests, seed=k, tuning=AMT | {"clip": 1e-4}) for k in range(2)]
+    folders = [folder(tmp_path / str(k), tests, seed=k, tuning=TUNING | {"clip": 1e-4}) for k in range(2)]
     folders += [folder(tmp_path / "none", tests[:1])]
     assert sensitivity(folders) == {"Swimmer-v5 (envpool)": {1e-4: [15.5, 15.5], "no tuning": [1.0]}}
 
@@ -53,14 +53,14 @@ def test_the_command_draws_both(tmp_path, capsys):
     runs = []
     for k, clip in enumerate((1e-4, 1e-4, 1e-2)):
         records = [esac(g, slope=5 + k) | {"champion_test": [10.0 * g]} for g in range(1, 5 - k)]
-        runs.append(str(folder(tmp_path / str(k), records, seed=k, tuning=AMT | {"clip": clip}).path))
+        runs.append(str(folder(tmp_path / str(k), records, seed=k, tuning=TUNING | {"clip": clip}).path))
     for figure in ("updates", "sensitivity"):
         assert cli.main(["plot", *runs, "--figure", figure, "--out", str(tmp_path / f"{figure}.png")]) == 0
         assert (tmp_path / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_runs_that_have_nothing_to_draw_are_named(tmp_path):
-    untested = folder(tmp_path / "untested", [esac(1) | {"updates": None}], tuning=AMT | {"clip": 1e-4})
+    untested = folder(tmp_path / "untested", [esac(1) | {"updates": None}], tuning=TUNING | {"clip": 1e-4})
     with pytest.raises(UserError, match="no updates"):
         updates([untested])
     with pytest.raises(UserError, match="not tested yet"):

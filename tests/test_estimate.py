@@ -62,10 +62,10 @@ def test_the_crossovers_of_gpo_are_in_the_estimate(tmp_path, monkeypatch):
     crossover = StateSpace(iterations=2, expert_frames=400, student_frames=100, dagger=3)
     sizes = {"population": 3, "rounds": 3, "iterations": 4, "batch": 400, "test_every": 4, "test_episodes": 2}
     algorithm = genepool.gpo("Pendulum-v1", engine="gymnasium", crossover=crossover, **sizes)
-    measured = measure(algorithm, "gpo", 0.0)
+    measured = measure(algorithm, 0.0)
     assert (measured.crossover_every, measured.crossovers) == (4, 2)
     assert measured.crossover_frames == 3 * (400 + 3 * 100)
-    records = list(genepool.train(algorithm, algorithm.budget, run=tmp_path / "run"))
+    records = list(genepool.start(algorithm, algorithm.budget, run=tmp_path / "run"))
     took = [sum(record["seconds"].get(phase, 0.0) for phase in CROSSING) for record in records]
     crossed = [seconds for seconds in took if seconds]
     assert len(crossed) == 2
@@ -92,10 +92,10 @@ def test_an_estimate_is_within_a_factor_of_one_and_a_half_of_a_real_run(tmp_path
 
 def _ratios(algorithm, folder):
     """An estimate over what it really took, of all of a run, and of its second half, in which nothing is compiled."""
-    measured = measure(algorithm, "ddpg", 0.0)
+    measured = measure(algorithm, 0.0)
     jax.clear_caches()  # the real run compiles for itself
     begun = time.perf_counter()
-    records = list(genepool.train(algorithm, 8_000, run=folder))
+    records = list(genepool.start(algorithm, 8_000, run=folder))
     took = time.perf_counter() - begun
     later = sum(sum(record["seconds"].values()) for record in records if record["frames"] > 4_000)
     whole, half = (predict(measured, frames).total for frames in (8_000, 4_000))

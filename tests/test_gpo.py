@@ -8,6 +8,7 @@ import pytest
 from tasks import Plane
 
 import genepool
+from genepool import trees
 from genepool.algorithms.gpo import SCORES
 from genepool.errors import UserError
 from genepool.evolution.couples import Fittest
@@ -82,7 +83,7 @@ def test_children_descend_from_their_couples_and_others_from_themselves(whole):
     older = [o.candidate for o in history[3] if o.candidate.purpose == "fitness"]
     assert [c.parents for c in older] == [(child.number,) for child in children]
     assert all(c.operators == ("PPO",) for c in older)
-    assert int(state.roll.told) == sum(len(outcomes) for outcomes in history)
+    assert int(state.in_flight.told_count) == sum(len(outcomes) for outcomes in history)
 
 
 def test_the_same_seed_gives_the_same_bits(whole):
@@ -100,7 +101,7 @@ def test_outcomes_may_be_told_one_by_one_in_any_order():
         candidates, state = algorithm.ask(key, state, 3)
         outcomes = workers.map(candidates)
         for k in order:
-            assert algorithm.due(state) == 0
+            assert algorithm.steps_owed(state) == 0
             state = algorithm.tell(key, state, [outcomes[k]])
         state = algorithm.tell(key, state, [outcomes[1]])  # told before: ignored
         states.append(algorithm.learn(key, state))
@@ -124,13 +125,13 @@ def test_gpo_without_sharing_is_single_until_its_first_crossover():
     assert not same(after.learner.members, before.learner.members)
 
 
-def test_sharing_with_a_threshold_that_nobody_meets_is_no_sharing():
+def test_sharing_with_a_threshold_that_none_meets_is_no_sharing():
     shy = genepool.gpo(Plane, **SMALL | {"sharing": genepool.Sharing(kl=0.0)})
     alone = genepool.gpo(Plane, **SMALL | {"sharing": None})
     assert same(played(shy, 2)[0].learner.members, played(alone, 2)[0].learner.members)
 
 
-def test_with_everyone_near_everyone_learns_from_all(whole):
+def test_where_all_are_near_each_other_each_learns_from_the_rows_of_all(whole):
     algorithm = genepool.gpo(Plane, **SMALL | {"sharing": genepool.Sharing(kl=1e9)})
     state, _, _ = played(algorithm, 1)
     assert state.learner.near.all()
@@ -182,24 +183,27 @@ def test_every_ablation_trains_through_a_crossover(parts):
     assert algorithm.report(state, [])["round"] == 2
 
 
-def test_the_champion_is_who_brought_most_in_the_latest_iterations():
+def test_the_champion_is_the_one_that_earned_most_in_the_latest_iterations():
     algorithm = genepool.single(Plane, **SMALL | {"rounds": 1})
     state = algorithm.init(jax.random.key(0))
     scores = np.full((3, SCORES), np.nan)
     scores[:, -2:] = [[0.0, 9.0], [5.0, 5.0], [0.0, 8.0]]
-    assert algorithm.champion(replace(state, scores=scores)) == 1
-    assert algorithm.champion(state) == 0
+    latest = replace(state, scores=scores)
+    assert algorithm.best_member(latest) == 1
+    assert same(algorithm.champion(latest), trees.take(state.learner.members.policy, 1))
+    assert algorithm.best_member(state) == 0
 
 
-def test_of_children_that_have_not_played_the_champion_is_who_has_the_best_parents():
+def test_of_children_that_have_not_played_the_champion_is_the_one_with_the_best_parents():
     algorithm = genepool.gpo(Plane, **SMALL | {"crossover": None, "selection": None})
     state, _, _ = played(algorithm, 2)  # the second ended a round
     scores = np.full((3, SCORES), np.nan)
     scores[:, -1] = [9.0, 1.0, 5.0]
     genetics = replace(state.learner.genetics, couples=np.array([[1, 2], [0, 1], [0, 2]]))
     bred = replace(state, learner=replace(state.learner, genetics=genetics), scores=scores)
-    assert algorithm.champion(bred) == 2
-    assert algorithm.champion(replace(bred, iterations=bred.iterations + 1)) == 0  # they have played
+    assert algorithm.best_member(bred) == 2
+    assert same(algorithm.champion(bred), trees.take(state.learner.members.policy, 2))
+    assert algorithm.best_member(replace(bred, iterations=bred.iterations + 1)) == 0  # they have played
 
 
 def test_streams_share_the_frames_and_are_as_long_as_an_episode():
@@ -214,11 +218,12 @@ def test_streams_share_the_frames_and_are_as_long_as_an_episode():
     ("wrong", "said"),
     [
         ({"population": 1}, "nobody to mate with"),
-        ({"batch": 0}, "batch is too small"),
+        ({"batch": 0}, "batch is 0: it must be 1 or more"),
         ({"hidden": ()}, "hidden"),
         ({"mutation": PPO(minibatches=100)}, "minibatches"),
         ({"nonsense": 1}, "no option 'nonsense'"),
-        ({"crossover": CROSSOVER, "selection": 3, "hiden": 2}, "no option 'hiden'"),
+        ({"selection": 3}, "int is no selection"),
+        ({"crossover": CROSSOVER, "hiden": 2}, "no option 'hiden'"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(wrong, said):
@@ -228,12 +233,12 @@ def test_what_cannot_be_is_refused_in_a_line(wrong, said):
 
 def test_gpo_is_synchronous_only():
     with pytest.raises(UserError, match="synchronous only"):
-        genepool.gpo(Plane, **SMALL).scheduled("asynchronous")
+        genepool.gpo(Plane, **SMALL, schedule="asynchronous")
 
 
 def test_a_champion_with_scaled_observations_is_saved_and_loaded_as_it_is(tmp_path):
     algorithm = genepool.gpo(Plane, **SMALL | {"normalise": True, "test_every": 2})
-    run = genepool.train(algorithm, 400, seed=1, run=tmp_path / "run")
+    run = genepool.train(algorithm, 400, seed=1, run=tmp_path / "run", display=False)
     champion = run.champion
     seen = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     loaded = genepool.load(tmp_path / "run")
@@ -253,7 +258,7 @@ def test_a_champion_with_scaled_observations_is_saved_and_loaded_as_it_is(tmp_pa
     ],
 )
 def test_a_learner_alone_reaches_a_return_within_so_many_frames(preset, task, seed, wanted, frames, tmp_path):
-    run = genepool.train(getattr(genepool, preset)(task, test_every=5), frames, seed=seed, run=tmp_path / "run")
+    run = genepool.start(getattr(genepool, preset)(task, test_every=5), frames, seed=seed, run=tmp_path / "run")
     best = -np.inf
     for record in run:
         best = max(best, np.mean(record.get("champion_test", -np.inf)))
@@ -267,7 +272,7 @@ def test_ppo_walks_the_cyclic_mdp(tmp_path):
     algorithm = genepool.ppo("CyclicMDP", batch=2_000, test_every=5, test_episodes=2)
     scores = [
         np.mean(record["champion_test"])
-        for record in genepool.train(algorithm, 30_000, seed=0, run=tmp_path / "run")
+        for record in genepool.start(algorithm, 30_000, seed=0, run=tmp_path / "run")
         if "champion_test" in record
     ]
     assert max(scores) == 2000.0

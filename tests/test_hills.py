@@ -13,14 +13,14 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import genepool
-from genepool.algorithms.presets import PDERL_TASKS, settings
+from genepool.algorithms.settings import PDERL_TASKS, for_task
 from genepool.cli import main
 from genepool.environments import hills, rllab
 from genepool.environments.task import find
 from genepool.environments.terrain import CELLS, FLAT, SIDE, UNITS, terrain
 from genepool.environments.terrain import hills as drawn
-from genepool.runs.parts import described
-from genepool.runs.training import rebuild_algorithm
+from genepool.parts import described
+from genepool.runs.rebuilding import rebuild_algorithm
 
 ROBOTS = ("HalfCheetah", "Walker2d", "Hopper")
 PLACES = np.linspace(-SIDE / 2, SIDE / 2, CELLS)  # of the cells, in metres
@@ -232,7 +232,8 @@ def test_a_run_records_the_options_of_its_task():
     config = json.loads(json.dumps({"algorithm": described(algorithm)}))
     assert config["algorithm"]["task"]["id"] == "HopperHilly-v0?difficulty=0.5"
     assert rebuild_algorithm(config).task == algorithm.task
-    assert settings(find("Hopper-v5?ctrl_cost_weight=0.1", "gymnasium"), PDERL_TASKS) == PDERL_TASKS["Hopper"]
+    weighted = find("Hopper-v5?ctrl_cost_weight=0.1", "gymnasium")
+    assert for_task(PDERL_TASKS, weighted.id) == PDERL_TASKS["Hopper"]
 
 
 @pytest.mark.parametrize(

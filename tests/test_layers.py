@@ -10,29 +10,34 @@ import pytest
 import genepool
 
 ROOT = Path(genepool.__file__).parent
-GROUND = {"types", "trees", "errors", "machine", "rows"}
+GROUND = {"types", "trees", "errors", "machine", "rows", "parts"}
 FIRST = GROUND | {"buffer", "networks", "stochastic", "optimiser", "environments"}
-LOOPS = FIRST | {"evolution", "learning", "algorithms"}
+OFFERED = {"protocols"} | FIRST  # what a part of the user's own may count on
+LOOPS = OFFERED | {"evolution", "learning", "algorithms"}
 MAY_IMPORT = {  # each part may also import itself
+    "__init__": {"algorithms"},  # the table of presets, which knows no JAX
     "types": GROUND,
     "trees": GROUND,
     "errors": GROUND,
     "machine": set(),
     "rows": set(),
+    "parts": {"errors"},
+    "protocols": {"types", "buffer", "environments"},
     "buffer": GROUND,
     "networks": GROUND,
     "stochastic": GROUND | {"networks"},
     "optimiser": GROUND,
     "environments": GROUND,
-    "evolution": FIRST,
-    "learning": FIRST,
+    "evolution": OFFERED,
+    "learning": OFFERED,
     "algorithms": LOOPS,
-    "schedule": {"types", "environments", "errors", "machine"},
-    "workers": {"types", "environments", "errors", "machine"},
+    "schedule": {"protocols", "types", "environments", "errors", "machine"},
+    "workers": {"protocols", "types", "environments", "errors", "machine", "parts"},
     "runs": LOOPS | {"schedule", "workers"},
     "analysis": LOOPS | {"schedule", "workers", "runs"},
-    "options": {"errors", "runs"},
-    "commands": LOOPS | {"schedule", "workers", "runs", "analysis", "options"},
+    "follow": {"errors", "protocols", "runs", "analysis"},
+    "options": {"errors", "parts", "algorithms"},
+    "commands": LOOPS | {"schedule", "workers", "runs", "analysis", "options", "follow"},
     "cli": {"errors", "options", "commands"},
 }
 
@@ -87,7 +92,7 @@ def test_every_module_imports_only_the_layers_below_it():
     wrong = []
     for path, names in modules().items():
         part = Path(path).with_suffix("").parts[0]
-        allowed = MAY_IMPORT.get(part, set()) | {part}  # the package's own __init__ imports nothing before it is asked
+        allowed = MAY_IMPORT.get(part, set()) | {part}
         parts = {name.split(".")[1] for name in names if name.startswith("genepool.")}
         wrong += [f"{path} imports {other}" for other in sorted(parts - allowed)]
     assert wrong == []
@@ -129,6 +134,11 @@ def test_a_library_is_imported_in_its_one_home_only(library, home):
 def test_what_figures_need_is_imported_under_analysis_only(library):
     assert importers(library)
     assert all(path.startswith("analysis/") for path in importers(library))
+
+
+def test_tyro_is_imported_in_the_command_line_only():
+    assert "options.py" in importers("tyro")
+    assert all(path == "options.py" or path.startswith("commands/") for path in importers("tyro"))
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "ray"])

@@ -89,8 +89,8 @@ def test_what_it_does_not_have_is_said_in_a_line(task, said):
 
 def test_a_run_names_it_and_goes_on_with_it(tmp_path):
     make = lambda: genepool.cem("Swimmer-v5", hidden=(4,), max_steps=20, population=4)
-    whole = [record["fitness"] for record in genepool.train(make(), frames=240, run=tmp_path / "whole")]
-    part = genepool.train(make(), frames=80, run=tmp_path / "part")
+    whole = [record["fitness"] for record in genepool.start(make(), frames=240, run=tmp_path / "whole")]
+    part = genepool.start(make(), frames=80, run=tmp_path / "part")
     first = [record["fitness"] for record in part]
     resumed = genepool.resume(tmp_path / "part", frames=240)
     assert first + [record["fitness"] for record in resumed] == whole

@@ -1,4 +1,4 @@
-"""The operator study: the operators' own children, everyone on the same episodes, the same numbers for the same seed."""
+"""The operator study: the operators' own children, all on the same episodes, the same numbers for the same seed."""
 
 import csv
 from dataclasses import replace
@@ -9,14 +9,29 @@ import numpy as np
 import pytest
 from tasks import Plane
 
-from genepool import ERL, Distillation, Gaussian, Proximal, RowCopy, buffer, cem, cli, gpo, pderl, trees
+from genepool import (
+    Distillation,
+    EvolverAlone,
+    Gaussian,
+    GenerationalGA,
+    Proximal,
+    RowCopy,
+    buffer,
+    cem,
+    cli,
+    gpo,
+    pderl,
+    trees,
+)
 from genepool.analysis.material import load
 from genepool.analysis.operator_study import draw, episodes_of, study
 from genepool.analysis.operators import Family, Stage, crossings, magnitudes, mutations
 from genepool.errors import UserError
-from genepool.evolution.genetic import Generational, cross, mutate
+from genepool.evolution.genetic_shared import cross, mutate
 from genepool.evolution.imitation import StateSpace
-from genepool.runs.training import train
+from genepool.runs.training import start
+
+pytestmark = pytest.mark.filterwarnings("ignore:the run .* was begun")  # that it never trains is meant
 
 TINY = {"population": 4, "memory": 60, "hidden": (4,), "replay": 1_000}
 OPERATORS = {"crossover": Distillation(epochs=2, batch_size=16), "mutation": Proximal(0.05)}
@@ -27,7 +42,7 @@ SIZE = {"pairs": 4, "episodes": 2, "sigmas": (0.05, 0.1)}  # the same in most te
 
 def saved(path, algorithm, change=lambda state: state):
     """A run folder with a checkpoint of an algorithm that never trained."""
-    run = train(algorithm, 100, seed=3, run=path)
+    run = start(algorithm, 100, seed=3, run=path)
     run.workers.close()
     run.folder.save_checkpoint(2, change(run.state), {"generation": 2, "frames": 200, "ledger": {}, "wall": 0.0})
     return path
@@ -38,10 +53,10 @@ def run(tmp_path_factory, rows):
     """PDERL with memories of 40 states, of which each individual has its own."""
 
     def remembered(state):
-        brood = state.brood
-        memory = buffer.record_each(brood.members.memory, [rows(40, 100 * k) for k in range(4)])
-        members = brood.members._replace(memory=memory)
-        return replace(state, brood=replace(brood, members=members, fitness=np.zeros(4)))
+        evolver = state.evolver
+        memory = buffer.record_each(evolver.members.memory, [rows(40, 100 * k) for k in range(4)])
+        members = evolver.members._replace(memory=memory)
+        return replace(state, evolver=replace(evolver, members=members, fitness=np.zeros(4)))
 
     return saved(tmp_path_factory.mktemp("runs") / "pderl", pderl(Plane, **TINY, **OPERATORS), remembered)
 
@@ -66,7 +81,7 @@ def test_the_material_is_the_runs_own(material):
     assert [breed.operator for breed in material.crossovers.values()] == [OPERATORS["crossover"], RowCopy()]
     assert material.mutations["proximal"] == OPERATORS["mutation"]
     assert material.facts == {
-        **{"preset": "erl", "task": "Plane", "engine": "gymnasium", "seed": 3},
+        **{"preset": "pderl", "task": "tasks:Plane", "engine": "gymnasium", "seed": 3},
         **{"generation": 2, "frames": 200},
     }
     assert [int(individual.memory.size) for individual in material.individuals] == [40] * 4
@@ -115,7 +130,7 @@ def test_the_episodes_that_are_played_are_those_that_are_announced(material, don
     assert done.frames == HORIZON * episodes_of(material, **SIZE) == HORIZON * 2 * (4 + 4 * 6)
 
 
-def test_everyone_is_played_on_the_same_episodes(material):
+def test_all_are_played_on_the_same_episodes(material):
     copies = {str(k): jax.tree.map(np.copy, material.individuals[0].actor) for k in range(4)}
     group = Stage(material.task, 2, 0).play([Family("", copies)])[0]
     assert len({one.returns for one in group.values()}) == 1
@@ -126,7 +141,7 @@ def test_everyone_is_played_on_the_same_episodes(material):
 def test_numbers_are_relative_to_the_parents(done):
     rows = done.parts["crossover"].rows
     assert {row.policy for row in rows} == {"parent 1", "parent 2", "distillation", "row copy"}
-    assert all(row.relative is None for row in rows)  # nobody earns more than 0 on this task
+    assert all(row.relative is None for row in rows)  # none earns more than 0 on this task
     parents, children = (
         [r for r in rows if r.policy == "parent 1"],
         [r for r in rows if not r.policy.startswith("parent")],
@@ -158,8 +173,8 @@ def test_the_command_draws_every_figure_and_leaves_the_run_as_it_was(run, capsys
 
 
 def test_what_a_run_lacks_is_named(tmp_path):
-    tried = lambda state: eqx.tree_at(lambda s: s.brood.fitness, state, np.zeros(4))
-    alone = ERL(pderl(Plane).task, Generational(population=4), None, memory=60, hidden=(4,))
+    tried = lambda state: eqx.tree_at(lambda s: s.evolver.fitness, state, np.zeros(4))
+    alone = EvolverAlone(pderl(Plane).task, GenerationalGA(population=4), memory=60, hidden=(4,))
     material = load(saved(tmp_path / "alone", alone, tried), Plane)
     assert "no critic" in material.missing
     assert [*material.crossovers, *material.mutations] == ["row copy", "proximal", "Gaussian"]
@@ -209,7 +224,7 @@ def test_a_gpo_run_is_bred_by_its_own_loop(tmp_path, rows):
 
 
 def test_a_run_that_cannot_be_studied_says_so_in_one_line(tmp_path, capsys):
-    run = train(pderl(Plane, **TINY), 100, run=tmp_path / "new")
+    run = start(pderl(Plane, **TINY), 100, run=tmp_path / "new")
     run.workers.close()
     assert cli.main(["operators", str(tmp_path / "new"), "--task", "tasks:Plane"]) == 2
     said = f"{tmp_path / 'new'} has no checkpoint yet: train it further, or give another run folder"

@@ -14,7 +14,7 @@ from genepool.analysis.curves import moving_average
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     small = genepool.pderl(Reach, population=4, memory=100, hidden=(8, 8), replay=2_000, updates_per_frame=0.05)
-    return genepool.train(small, frames=300, seed=2, run=tmp_path_factory.mktemp("runs") / "run", tensorboard=True)
+    return genepool.start(small, frames=300, seed=2, run=tmp_path_factory.mktemp("runs") / "run", tensorboard=True)
 
 
 def test_asking_for_the_champion_trains_to_the_end_and_the_file_holds_the_same(run):
@@ -65,7 +65,7 @@ def test_actions_of_more_than_one_axis_reach_the_environment_in_their_own_shape(
             return np.zeros((2, 2), np.float32), 0.0, True, False, {}
 
     tiny = genepool.erl(Board, population=2, memory=10, hidden=(4,), replay=1_000)
-    policy = genepool.train(tiny, frames=6, run=tmp_path / "run").champion
+    policy = genepool.train(tiny, frames=6, run=tmp_path / "run", display=False).champion
     assert policy.predict(np.zeros((2, 2)))[0].shape == (2, 3)
     assert policy.predict(np.zeros((5, 2, 2)))[0].shape == (5, 2, 3)
 
@@ -99,6 +99,6 @@ def test_every_record_is_json_without_nan(run):
 
 def test_the_last_generation_is_tested_whatever_the_interval(tmp_path):
     algorithm = genepool.es(Reach, hidden=(4,), pairs=2)
-    records = list(genepool.train(algorithm, frames=1_000, run=tmp_path / "run"))
+    records = list(genepool.start(algorithm, frames=1_000, run=tmp_path / "run"))
     assert [record["generation"] for record in records if "champion_test" in record] == [10, 13]
     assert len(records) == 13

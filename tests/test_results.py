@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import results, results_page, runner
+from benchmarks import papers, results, results_page, runner
 from benchmarks.results import PLAN, Row, jobs_of
+from benchmarks.runner import Job
+from genepool.environments.task import find
 
 SCRIPT = Path(__file__).with_name("standin_plan.py")
 ROOT = Path(__file__).parent.parent
@@ -88,6 +90,72 @@ def test_a_run_that_fails_does_not_keep_the_others(tmp_path):
     assert "first-Reach-0k-s0: done" in out
 
 
+def test_the_cost_of_a_run_is_that_of_all_processes_that_trained_it(tmp_path):
+    process = launch(tmp_path, "--only", "first-*-s0", pace=0.5)
+    lived = tmp_path / "runs" / "first-Reach-0k-s0.lived"
+    wait_for(lambda: lived.exists() and len(lived.read_text().split()) >= 2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    launch(tmp_path, "--only", "first-*-s0").communicate(timeout=60)
+    notes = dict(line.split() for line in lived.with_suffix(".cost").read_text().splitlines())
+    assert len(notes) == 2
+    assert min(map(float, notes.values())) > 0.0
+    config = json.loads((tmp_path / "results" / "first-Reach-0k-s0" / "config.json").read_text())
+    assert config["cost"]["cpu_seconds"] == pytest.approx(sum(map(float, notes.values())), abs=0.1)
+    assert config["cost"]["wall_seconds"] == 1.0
+
+
+def test_of_each_process_the_last_whole_note_of_its_cost_counts(tmp_path):
+    job = Job("first", "cem", "Reach", 100, 0)
+    assert runner.cpu_seconds(job, tmp_path) is None
+    (tmp_path / "first.cost").write_text("1 10.00\n1 12.50\n2 3.00\n2 4")  # the machine was lost while it wrote
+    assert runner.cpu_seconds(job, tmp_path) == 15.5
+
+
+BUSY = "import time\nwhile time.process_time() < 0.5: pass\n"
+HELPED = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+
+
+def test_the_cost_of_a_process_includes_that_of_its_helpers(tmp_path):
+    job = Job("helped", "cem", "Reach", 100, 0)
+    trainer = runner.Trainer(job, tmp_path, subprocess.Popen([sys.executable, "-c", HELPED]))
+    wait_for(trainer.ended)
+    assert trainer.process.returncode == 0
+    assert 0.5 <= runner.cpu_seconds(job, tmp_path) < 2.0
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say what a session has cost")
+def test_the_cost_is_noted_while_a_process_runs_with_that_of_its_helpers(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "NOTE", 0.0)
+    job = Job("helped", "cem", "Reach", 100, 0)
+    command = [sys.executable, "-c", HELPED.replace("0.5", "60")]
+    trainer = runner.Trainer(job, tmp_path, subprocess.Popen(command, start_new_session=True))
+    try:
+        wait_for(lambda: not trainer.ended() and runner.cpu_seconds(job, tmp_path) > 0.3)
+    finally:
+        os.killpg(trainer.process.pid, signal.SIGKILL)
+    before = runner.cpu_seconds(job, tmp_path)
+    wait_for(trainer.ended)  # the helper is not waited for any more, and still counted
+    assert runner.cpu_seconds(job, tmp_path) >= before
+
+
+def test_a_run_that_a_plan_names_twice_is_trained_once(tmp_path):
+    job = Job("first", "cem", "Reach", 100, 0)
+    assert runner.Runner([job, job], tmp_path, tmp_path, 2).waiting == [job]
+
+
+@pytest.mark.parametrize("tier", ["TIER_1", "TIER_2", "TIER_3"])
+def test_a_tier_of_the_papers_names_no_run_twice_and_takes_the_engine_that_a_task_takes_by_itself(tier):
+    plan = getattr(papers, tier)
+    jobs = jobs_of(plan)
+    assert len({job.name for job in jobs}) == len(jobs)
+    assert {row.task: row.engine for row in plan} == {row.task: find(row.task).engine for row in plan}
+
+
+def test_what_of_the_papers_is_trained_early_is_of_the_first_tier():
+    assert set(jobs_of(papers.EARLY)) < set(jobs_of(papers.TIER_1))
+
+
 def test_the_plan_has_no_two_runs_of_the_same_name_and_every_seed_of_it():
     jobs = jobs_of(PLAN)
     assert len({job.name for job in jobs}) == len(jobs) == sum(row.seeds * len(row.systems) for row in PLAN)
@@ -143,6 +211,7 @@ def test_a_run_leaves_its_tests_and_its_configuration_without_a_trace_of_the_mac
     assert str(trained) not in text
     assert str(Path.home()) not in text
     assert str(ROOT) not in text
+    assert json.loads(text)["cost"]["cpu_seconds"] > 0.0
     assert json.loads(text)["command"].startswith("genepool train cem Pendulum-v1 --frames 200 --seed 0 --max-steps 20")
 
 

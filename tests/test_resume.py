@@ -63,7 +63,7 @@ def asynchronous(tmp_path_factory):
 
 @pytest.mark.parametrize("moment", ["acting", "learning"])
 def test_an_asynchronous_run_killed_while_it_is(moment, asynchronous, tmp_path):
-    """Whoever was out is asked for again, and on one worker the run is the one that was never interrupted."""
+    """What was out is issued again, and on one worker the run is the one that was never interrupted."""
     folder = tmp_path / "run"
     assert play(folder, moment, "aes_rl").returncode == -9
     assert 1 <= len(records(folder)) < len(records(asynchronous))

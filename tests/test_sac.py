@@ -1,8 +1,7 @@
-"""SAC: its policy's density, both forms written naively, what each call may touch, and tasks whose answers are known."""
+"""SAC: both forms written naively, and what each call may touch."""
 
 import math
 from dataclasses import replace
-from functools import cache
 
 import equinox as eqx
 import jax
@@ -11,148 +10,18 @@ import numpy as np
 import optax
 import pytest
 from scipy import stats
-from tasks import Plane, Reach
+from tiny_sac import FORMS, KEY, TWIN, VALUE, close, learner, new_policy, same, scaled
 
-import genepool
 from genepool import buffer
 from genepool.learning import sac
-from genepool.learning.lessons import Lesson
-from genepool.learning.sac import SAC, Teacher
-from genepool.learning.td3 import BLOCK
-from genepool.networks import Actor, Linear, QNetwork, SquashedGaussian, deterministic
-from genepool.runs.folder import CLOCKED
-from genepool.schedule import Clock, synchronous
-from genepool.types import Candidate, Individual, Transitions
-
-KEY = jax.random.key(0)
-# one for all: compiling is most of the time
-TWIN = SAC(
-    batch_size=32,
-    discount=0.9,
-    tau=0.1,
-    critic_hidden=(16, 16),
-    actor_rate=1e-3,
-    critic_rate=1e-3,
-    warmup=60,
-    random_frames=60,
-)
-VALUE = replace(TWIN, critics="value", automatic=True, target_entropy=-1.0, temperature_rate=1e-2)
-FORMS = pytest.mark.parametrize("part", [TWIN, VALUE], ids=["twin", "value"])
-
-
-def new_actor(seed=0, sizes=(3, 2)):
-    return Actor(jax.random.key(seed), *sizes, (8, 8), layer_norm=False)
-
-
-def new_policy(seed=0, sizes=(3, 2)):
-    return SquashedGaussian(jax.random.key(100 + seed), new_actor(seed, sizes))
-
-
-@cache
-def learner(part=TWIN):
-    return part.init(KEY, new_actor())
-
-
-def close(ours, naive, atol):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), ours, naive)
-
-
-def same(one, other):
-    leaves = (jax.tree.leaves(tree) for tree in (one, other))
-    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*leaves, strict=True))
+from genepool.learning.offpolicy import noisy_minibatches
+from genepool.learning.sac import Teacher
+from genepool.types import Transitions
 
 
 @pytest.fixture(scope="module")
 def replay(memory):
-    ring = memory(2000, 50)  # rewards are the rows' numbers: scaled, for two naive sums to agree
-    return eqx.tree_at(lambda b: b.data.reward, ring, 0.1 * ring.data.reward)
-
-
-# -- the policy
-
-
-def fixed(mean, log_std):
-    """A policy of one action that has this mean and log std in every state."""
-    policy = jax.tree.map(jnp.zeros_like, new_policy(sizes=(1, 1)))
-    heads = lambda p: (p.mean.output.bias, p.spread.bias)
-    return eqx.tree_at(heads, policy, (jnp.array([mean]), jnp.array([log_std])))
-
-
-def densities(policy, u):
-    """Actions tanh(u) and log pi of each, where u = m + e^l noise."""
-    m, log_std = float(policy.mean.output.bias[0]), float(np.clip(policy.spread.bias[0], -20.0, 2.0))
-    noise = ((u - m) / math.exp(log_std)).astype(np.float32)[:, None]
-    return (np.asarray(x, np.float64) for x in policy.sample(np.zeros((len(u), 1), np.float32), noise))
-
-
-@pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.4, -1.0), (-1.0, 0.5), (0.2, -3.0)])
-def test_the_density_of_an_action_integrates_to_one(mean, log_std):
-    u = mean + math.exp(log_std) * np.linspace(-8.0, 8.0, 20_001)
-    a, log_pi = densities(fixed(mean, log_std), u)
-    np.testing.assert_allclose(np.trapezoid(np.exp(log_pi), a.ravel()), 1.0, atol=2e-3)
-
-
-def test_the_density_is_the_normal_s_by_change_of_variables():
-    u = np.linspace(-4.0, 4.0, 101)
-    a, log_pi = densities(fixed(0.3, -0.5), u)
-    expected = stats.norm.logpdf(u, 0.3, math.exp(-0.5)) - np.log(1.0 - np.tanh(u) ** 2)
-    np.testing.assert_allclose(a.ravel(), np.tanh(u), atol=1e-6)
-    np.testing.assert_allclose(log_pi, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_the_density_is_finite_where_the_tanh_is_one_and_its_gradient_too():
-    u = np.array([-60.0, -20.0, 20.0, 60.0])
-    a, log_pi = densities(fixed(0.0, 0.0), u)
-    np.testing.assert_array_equal(np.abs(a), 1.0)
-    np.testing.assert_allclose(log_pi, stats.norm.logpdf(u) - 2 * (math.log(2.0) - np.abs(u)), rtol=1e-5)
-    slope = jax.grad(lambda p: jnp.sum(p.sample(jnp.zeros((4, 1)), u[:, None])[1]))(fixed(0.0, 0.0))
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
-
-
-def test_log_stds_are_kept_between_minus_20_and_2():
-    noise = np.array([[0.1]], np.float32)
-    draw = lambda log_std: np.asarray(fixed(0.0, log_std).explore(np.zeros((1, 1)), noise))
-    np.testing.assert_array_equal(draw(50.0), draw(2.0))
-    np.testing.assert_array_equal(draw(-50.0), draw(-20.0))
-    assert draw(2.0) > draw(1.0)
-
-
-def test_the_density_of_several_actions_is_the_product_and_draws_have_it(rows):
-    policy, s = new_policy(), jnp.asarray(rows(1).observation[0])
-    noise = np.random.default_rng(0).standard_normal((40_000, 2)).astype(np.float32)
-    a, log_pi = jax.vmap(policy.sample, (None, 0))(s, noise)
-    np.testing.assert_allclose(a, jax.vmap(policy.explore, (None, 0))(s, noise), atol=1e-6)
-    # E[1 / pi(a)] over the draws is the volume of the square, where pi has all of it as its support; 4 standard errors
-    inside = np.all(np.abs(a) < 0.9, axis=1)
-    weights = np.where(inside, np.exp(-np.asarray(log_pi, np.float64)), 0.0)
-    np.testing.assert_allclose(weights.mean(), 1.8**2, atol=4 * weights.std() / 200)
-
-
-def test_without_noise_it_is_the_actor_it_was_built_around(rows):
-    states, policy = rows(20).observation, new_policy()
-    np.testing.assert_array_equal(policy(states), new_actor()(states))
-    np.testing.assert_allclose(policy.explore(states, np.zeros((20, 2))), policy(states), atol=1e-6)
-    assert deterministic(policy) is policy.mean
-    assert deterministic(policy.mean) is policy.mean
-    assert policy.sizes == (3, 8, 8, 2)
-
-
-def test_played_without_noise_it_earns_what_its_actor_earns():
-    workers = genepool.LocalWorkers(genepool.sac(Reach).task)
-    policy = new_policy(sizes=(1, 1))
-    plays = [workers.map([Candidate(Individual(actor, None), (0, 1))])[0] for actor in (policy, policy.mean)]
-    np.testing.assert_allclose(plays[0].returns, plays[1].returns, rtol=1e-5)
-
-
-def test_xavier_s_weights_have_his_limit_and_no_bias():
-    layer = Linear(np.random.default_rng(0), 100, 50, "xavier")
-    limit = math.sqrt(6 / 150)
-    assert not layer.bias.any()
-    assert 0.99 * limit < np.abs(layer.weight).max() <= limit
-    np.testing.assert_allclose(np.var(layer.weight), limit**2 / 3, rtol=0.05)
-    network = QNetwork(KEY, 3, 2, (8, 8), initial="xavier")
-    assert not any(layer.bias.any() for layer in (network.first, *network.hidden, network.output))
-    assert np.abs(network.first_action).max() <= math.sqrt(6 / 13)
+    return scaled(memory(2000, 50))
 
 
 # -- the equations
@@ -253,16 +122,14 @@ def test_the_tangent_has_the_value_and_the_slope_of_the_smaller_critic(rows):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-@FORMS
-def test_an_update_equals_the_same_steps_written_naively(part, replay):
-    """Whole losses by autodiff, optax for Adam, one for each network; batches and noise are all that is taken over."""
-    state, steps = learner(part), 6
-    found = part.update(KEY, state, replay, steps)
+def naive_optimisers(part):
+    """Adam of optax, one for each network."""
     rates = {"policy": part.actor_rate, "temperature": part.temperature_rate}
-    adams = {name: optax.adam(rates.get(name, part.critic_rate)) for name in ("policy", "q1", "q2", "v", "temperature")}
-    q1, q2 = state.valuation.critics
-    networks = {"policy": state.policy, "q1": q1, "q2": q2, "v": state.valuation.value}
-    networks |= {"temperature": state.valuation.log_temperature}
+    return {name: optax.adam(rates.get(name, part.critic_rate)) for name in ("policy", "q1", "q2", "v", "temperature")}
+
+
+def naive_step(part, adams):
+    """A step of all networks, of their slow copies and of the optimisers: whole losses by autodiff."""
     smaller = lambda one, other, s, a: jnp.minimum(one(s, a), other(s, a))
 
     @jax.jit
@@ -299,8 +166,21 @@ def test_an_update_equals_the_same_steps_written_naively(part, replay):
         fast = (q1, q2) if part.critics == "twin" else networks["v"]
         return networks, jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, slow, fast), moments
 
+    return step
+
+
+@FORMS
+def test_an_update_equals_the_same_steps_written_naively(part, replay):
+    """Batches and noise are all that is taken over."""
+    state, steps = learner(part), 6
+    found = part.update(KEY, state, replay, steps)
+    adams = naive_optimisers(part)
+    q1, q2 = state.valuation.critics
+    networks = {"policy": state.policy, "q1": q1, "q2": q2, "v": state.valuation.value}
+    networks |= {"temperature": state.valuation.log_temperature}
     slow, moments = state.valuation.target, {name: adams[name].init(networks[name]) for name in adams}
-    drawn = sac._minibatches(part, jax.random.fold_in(KEY, 0), replay)
+    step = naive_step(part, adams)
+    drawn = noisy_minibatches(jax.random.fold_in(KEY, 0), replay, part.batch_size, 2)
     for i in range(steps):
         networks, slow, moments = step(networks, slow, moments, *drawn(i))
     ours = found.valuation
@@ -397,162 +277,3 @@ def test_it_begins_with_the_actor_or_the_policy_that_it_is_given():
     assert not same(state.policy.spread, policy.spread)
     q = TWIN.critic(state)
     assert np.isfinite(q(np.zeros(3), np.zeros(2)))
-
-
-# -- lessons
-
-
-def lesson(replay, steps, part=TWIN):
-    data = np.asarray(jax.random.key_data(KEY))
-    return Lesson(part, data, part.teacher(learner()), replay.data.observation, replay.size, np.asarray(steps))
-
-
-def test_a_lesson_of_no_steps_changes_nothing(replay):
-    assert same(lesson(replay, 0)(new_policy()), new_policy())
-
-
-def test_a_lesson_climbs_the_frozen_critics_with_a_fresh_optimiser(replay, rows):
-    policy, s, noise = new_policy(), rows(50).observation, jax.random.normal(KEY, (50, 2))
-    improved = lesson(replay, 300)(policy)
-    before, after = (float(TWIN.actor_loss(p, TWIN.teacher(learner()), s, noise)) for p in (policy, improved))
-    assert after < before - 0.01
-    assert not same(lesson(replay, 5)(lesson(replay, 5)(policy)), lesson(replay, 10)(policy))
-    assert not same(improved.spread, policy.spread)
-
-
-def test_a_lesson_draws_its_states_from_those_that_are_filled(memory):
-    ring = memory(2000, 5)
-    poisoned = ring.data.observation.at[5:].set(jnp.nan)
-    taught = TWIN.improve(KEY, new_policy(), TWIN.teacher(learner()), poisoned, ring.size, 50)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(taught))
-
-
-def test_a_long_lesson_goes_in_blocks_with_one_optimiser(replay):
-    states, teacher, policy = replay.data.observation, TWIN.teacher(learner()), new_policy()
-    found = TWIN.improve(KEY, policy, teacher, states, replay.size, BLOCK + 200)
-    learning = policy, sac.adam_init(policy)
-    for begin, count in ((0, BLOCK), (BLOCK, 200)):
-        learning = sac._improve(TWIN, jax.random.fold_in(KEY, begin), learning, teacher, states, replay.size, count)
-    assert same(found, learning[0])
-    assert int(learning[1].t) == BLOCK + 200
-
-
-# -- exploration
-
-
-def test_it_acts_at_random_at_first_and_by_its_own_draws_after_that():
-    part, state, last = SAC(random_frames=100), learner(), np.zeros(2)
-    player, noise = part.explore(KEY, state, last, 5_000, seen=99)
-    actions = np.asarray(player.explore(jnp.ones((5_000, 3)), noise))
-    np.testing.assert_allclose(actions.var(axis=0), 1 / 3, atol=0.02)
-    assert np.abs(actions).max() <= 1.0
-    player, noise = part.explore(KEY, state, last, 5_000, seen=100)
-    assert player is state.policy
-    assert noise.shape == (5_000, 2)
-    np.testing.assert_allclose(noise.std(axis=0), 1.0, atol=0.04)
-
-
-def test_an_exploring_episode_is_played_by_the_distribution():
-    part = SAC(random_frames=0, batch_size=8, critic_hidden=(8, 8))
-    algorithm = genepool.sac(Reach, learner=part, hidden=(8, 8), replay=500)
-    state = algorithm.init(KEY)
-    (candidate,), _ = algorithm.ask(KEY, state, 1)
-    rows = genepool.LocalWorkers(algorithm.task).map([candidate])[0].transitions
-    expected = state.learner.policy.explore(rows.observation, candidate.noise[: len(rows.reward)])
-    np.testing.assert_allclose(rows.action, expected, atol=1e-5)
-    assert np.std(rows.action) > 0.1
-
-
-# -- tasks with known answers
-
-
-def test_the_learner_solves_a_task_of_one_step():
-    rng, n, best = np.random.default_rng(0), 2000, np.array([0.5, -0.3], np.float32)
-    action = rng.uniform(-1, 1, (n, 2)).astype(np.float32)
-    state = rng.uniform(-1, 1, (n, 3)).astype(np.float32)  # tells nothing
-    reward = -5.0 * np.sum((action - best) ** 2, axis=1)
-    replay = buffer.record(buffer.empty(n, 3, 2), Transitions(state, action, reward, state, np.ones(n, np.float32)))
-    learnt = TWIN.update(KEY, learner(), replay, 12_000)
-    np.testing.assert_allclose(np.mean(TWIN.actor(learnt)(state), axis=0), best, atol=0.1)
-    # pi ~ exp(Q / alpha) is all but normal here, with the variance alpha / 10
-    draws = learnt.policy.explore(state, rng.standard_normal((n, 2)).astype(np.float32))
-    np.testing.assert_allclose(np.std(draws, axis=0), math.sqrt(0.2 / 10), rtol=0.2)
-    # and a policy that is only taught finds the same answer
-    taught = TWIN.improve(KEY, new_policy(8), TWIN.teacher(learnt), replay.data.observation, replay.size, 1500)
-    np.testing.assert_allclose(np.mean(taught(state), axis=0), best, atol=0.1)
-
-
-@pytest.mark.parametrize(("form", "seed"), [("twin", 0), ("twin", 1), ("twin", 2), ("value", 0)])
-def test_sac_alone_learns_to_swing_a_pendulum_up(form, seed):
-    """Tested every 600 frames with ten episodes, it comes beyond -250 within 6,000."""
-    rates = {"actor_rate": 1e-3, "critic_rate": 1e-3, "tau": 0.01}
-    part = SAC(form, batch_size=64, warmup=400, random_frames=800, critic_hidden=(64, 64), **rates)
-    algorithm = genepool.sac("Pendulum-v1", engine="gymnasium", hidden=(64, 64), replay=20_000, learner=part)
-    key, workers, returns = jax.random.key(seed), genepool.LocalWorkers(algorithm.task), []
-    state = algorithm.init(key)
-    for episode in range(30):
-        state, _ = synchronous(algorithm, workers, jax.random.fold_in(key, episode), state, Clock())
-        if episode % 3 == 2:
-            policy = Individual(algorithm.policies(state)["learner"], None)
-            returns.append(workers.map([Candidate(policy, tuple(range(10)))])[0].fitness)
-            if returns[-1] > -250.0:
-                break
-    assert returns[0] < -1000.0  # it was not there from the beginning
-    assert max(returns) > -250.0
-
-
-# -- in the loops
-
-
-SMALL = {"hidden": (8, 8), "layer_norm": False, "replay": 2_000, "test_episodes": 2}
-LOOPS = {
-    "sac": (genepool.sac, {"activation": "tanh"}),
-    "pderl": (genepool.pderl, {"population": 3, "memory": 100}),
-    "cem_rl": (genepool.cem_rl, {"warmup": 60, "population": 4, "lessons": genepool.FirstHalf(2)}),
-    "aes_rl": (genepool.aes_rl, {"warmup": 60, "critic_head_start": 60, "reference_episodes": 1, "population": 3}),
-}
-
-
-def trained(folder, loop, generations, frames=500):
-    """The records of a run that stops after so many generations, or goes on where it stopped."""
-    preset, options = LOOPS[loop]
-    run = genepool.resume(folder, Plane) if folder.exists() else None
-    run = run or genepool.train(preset(Plane, learner=TWIN, **SMALL, **options), frames, seed=1, run=folder)
-    for record in run:
-        if record["generation"] == generations:
-            break
-    return [{k: v for k, v in row.items() if k not in CLOCKED} for row in run.folder.records], run
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_run_with_sac_is_stopped_and_resumed_to_the_last_bit(loop, tmp_path):
-    whole, run = trained(tmp_path / "whole", loop, 5)
-    assert len(trained(tmp_path / "parts", loop, 3)[0]) == 3
-    assert trained(tmp_path / "parts", loop, 5)[0] == whole
-    last = whole[-1]
-    assert last["updates"] > 0
-    assert last["temperature"] == pytest.approx(0.2)
-    if loop in ("cem_rl", "aes_rl"):
-        assert any(c["operators"] == ["lesson"] for row in whole for c in row["candidates"])
-    policy = genepool.load(tmp_path / "parts")
-    assert type(policy.actor) is Actor
-    champion = next(iter(run.algorithm.policies(run.state).values()))
-    np.testing.assert_allclose(policy.predict(np.ones(3))[0], champion(np.ones(3)), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"batch_size": 0},
-        {"random_frames": -1},
-        {"warmup": -1},
-        {"discount": 1.5},
-        {"tau": -0.1},
-        {"temperature": -0.1},
-        {"temperature": 0.0, "automatic": True},
-        {"critic_hidden": ()},
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(options):
-    with pytest.raises(genepool.UserError):
-        SAC(**options)

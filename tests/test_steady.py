@@ -1,22 +1,18 @@
-"""SteadyState: one child at a time, told in any order."""
+"""SteadyStateGA: one child at a time, told in any order."""
 
 from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 import pytest
-from tasks import Reach
 
 from genepool import trees
-from genepool.algorithms.erl import ERL
-from genepool.environments.task import find
 from genepool.errors import UserError
+from genepool.evolution.crossover import Distillation, RowCopy
 from genepool.evolution.genetic import FATES
-from genepool.evolution.steady import SteadyState
-from genepool.schedule import Clock, asynchronous
+from genepool.evolution.steady import SteadyStateGA
+from genepool.protocols import Evolver
 from genepool.types import Individual, Outcome
-from genepool.workers.local import LocalWorkers
-from genepool.workers.virtual import Costs, VirtualWorkers
 
 KEY = jax.random.key(0)
 
@@ -39,7 +35,7 @@ class Mean:
         return (Individual(jax.tree.map(lambda a, b: (a + b) / 2, x.actor, y.actor), x.memory),)
 
 
-QUICK = SteadyState(population=5, crossover=Mean(), mutation=Shift())
+QUICK = SteadyStateGA(population=5, crossover=Mean(), mutation=Shift())
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +51,19 @@ def outcome(rows):
 
 @pytest.fixture
 def full(first, outcome):
-    """A pool of which all five were tried, with fitness 0, 10, 20, 30, 40 and numbers 0 to 4."""
-    pool = QUICK.init(first)
-    candidates, pool = ask(QUICK, pool, range(5))
-    return QUICK.tell(KEY, pool, [outcome(c, 10 * c.number) for c in candidates], None)
+    """A population of which all five were tried, with fitness 0, 10, 20, 30, 40 and numbers 0 to 4."""
+    state = started(QUICK, first)
+    candidates, state = ask(QUICK, state, range(5))
+    return QUICK.tell(KEY, state, [outcome(c, 10 * c.number) for c in candidates], None)
 
 
-def ask(part, pool, orders, seed=0):
-    candidates, pool = part.ask(jax.random.key(seed), pool, list(orders), None)
-    return [replace(c, number=order) for c, order in zip(candidates, orders, strict=True)], pool
+def started(part, first):
+    return part.init(KEY, lambda k: trees.take(first, k))
+
+
+def ask(part, state, places, seed=0):
+    candidates, state = part.ask(jax.random.key(seed), state, list(places), None)
+    return [replace(c, number=place, place=place) for c, place in zip(candidates, places, strict=True)], state
 
 
 def weight(actor):
@@ -71,44 +71,44 @@ def weight(actor):
 
 
 def test_the_first_individuals_are_handed_out_in_order_one_by_one_or_together(first):
-    pool = QUICK.init(first)
-    together, _ = ask(QUICK, pool, range(5))
+    state = started(QUICK, first)
+    together, _ = ask(QUICK, state, range(5))
     for k, candidate in enumerate(together):
         np.testing.assert_array_equal(weight(candidate.individual.actor), weight(trees.take(first.actor, k)))
         assert (candidate.parents, candidate.operators, candidate.origin) == ((), (), "evolution")
-        (alone,), pool = ask(QUICK, pool, [k])
+        (alone,), state = ask(QUICK, state, [k])
         np.testing.assert_array_equal(weight(alone.individual.actor), weight(candidate.individual.actor))
 
 
-def test_whoever_is_tried_first_takes_a_free_place_with_what_it_lived_through(full):
+def test_the_first_that_are_tried_take_free_slots_with_their_new_memory(full):
     np.testing.assert_array_equal(full.fitness, [0, 10, 20, 30, 40])
     np.testing.assert_array_equal(full.number, np.arange(5))
     assert np.asarray(full.members.memory.size).tolist() == [3] * 5
 
 
 def test_the_worst_is_replaced_even_by_a_worse_child(full, outcome):
-    (child,), pool = ask(QUICK, full, [5])
-    pool = QUICK.tell(KEY, pool, [outcome(child, -100)], None)
-    np.testing.assert_array_equal(pool.fitness, [-100, 10, 20, 30, 40])
-    assert pool.number[0] == 5
-    np.testing.assert_array_equal(weight(trees.take(pool.members.actor, 0)), weight(child.individual.actor))
+    (child,), state = ask(QUICK, full, [5])
+    state = QUICK.tell(KEY, state, [outcome(child, -100)], None)
+    np.testing.assert_array_equal(state.fitness, [-100, 10, 20, 30, 40])
+    assert state.number[0] == 5
+    np.testing.assert_array_equal(weight(trees.take(state.members.actor, 0)), weight(child.individual.actor))
 
 
 def test_the_champion_is_never_lost(full, outcome):
-    rng, pool, best = np.random.default_rng(0), full, 40.0
-    for order in range(5, 45):
-        (child,), pool = ask(QUICK, pool, [order], seed=order)
+    rng, state, best = np.random.default_rng(0), full, 40.0
+    for place in range(5, 45):
+        (child,), state = ask(QUICK, state, [place], seed=place)
         fitness = float(rng.normal(20, 15))
-        pool = QUICK.tell(KEY, pool, [outcome(child, fitness)], None)
+        state = QUICK.tell(KEY, state, [outcome(child, fitness)], None)
         if fitness > best:
             best, kept = fitness, weight(child.individual.actor)
-            np.testing.assert_array_equal(weight(pool.champion), kept)
-        assert pool.fitness.max() == best
+            np.testing.assert_array_equal(weight(QUICK.champion(state)), kept)
+        assert state.fitness.max() == best
     assert best > 40.0  # some child was better
 
 
-def test_before_anybody_was_tried_the_champion_is_the_first(first):
-    np.testing.assert_array_equal(weight(QUICK.init(first).champion), weight(trees.take(first.actor, 0)))
+def test_before_any_was_tried_the_champion_is_the_first(first):
+    np.testing.assert_array_equal(weight(QUICK.champion(started(QUICK, first))), weight(trees.take(first.actor, 0)))
 
 
 def test_what_is_said_to_have_been_done_was_done(full):
@@ -145,65 +145,101 @@ def test_parents_win_tournaments(full):
 def test_a_clone_waits_and_is_tried_next_and_only_once(full, individual):
     newcomer = individual(77, n=6, capacity=8, hidden=(4,))
     waiting = QUICK.inject(full, newcomer)
-    np.testing.assert_array_equal(waiting.fitness, full.fitness)  # it replaces nobody before it was tried
-    (clone, other), pool = ask(QUICK, waiting, [5, 6])
+    np.testing.assert_array_equal(waiting.fitness, full.fitness)  # it replaces none before it was tried
+    (clone, other), state = ask(QUICK, waiting, [5, 6])
     assert (clone.origin, clone.parents, clone.operators) == ("learning", (), ())
     np.testing.assert_array_equal(weight(clone.individual.actor), weight(newcomer.actor))
     assert int(clone.individual.memory.size) == 6
     assert other.origin == "evolution"
-    assert not pool.waiting
+    assert not state.waiting
 
 
 @pytest.mark.parametrize(
     ("fitness", "fate"), [(50, "elite"), (40.5, "elite"), (35, "selected"), (15, "selected"), (5, "discarded")]
 )
-def test_a_clone_s_fate_is_its_rank_in_the_pool(full, individual, outcome, fitness, fate):
-    (clone,), pool = ask(QUICK, QUICK.inject(full, individual(77, n=6, capacity=8, hidden=(4,))), [5])
-    pool = QUICK.tell(KEY, pool, [outcome(clone, fitness)], None)
-    assert FATES[int(pool.fate)] == fate
-    assert dict(zip(FATES, pool.fates.tolist(), strict=True))[fate] == pool.fates.sum() == 1
+def test_a_clone_s_fate_is_its_rank_in_the_population(full, individual, outcome, fitness, fate):
+    (clone,), state = ask(QUICK, QUICK.inject(full, individual(77, n=6, capacity=8, hidden=(4,))), [5])
+    state = QUICK.tell(KEY, state, [outcome(clone, fitness)], None)
+    assert FATES[int(state.fate)] == fate
+    assert dict(zip(FATES, state.fates.tolist(), strict=True))[fate] == state.fates.sum() == 1
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5, 6, 7), (7, 6, 5, 4, 3, 2, 1, 0), (3, 0, 6, 7, 1, 5, 2, 4)])
 def test_outcomes_may_be_told_in_any_order(first, outcome, order):
-    """Eight are out of a pool of five; whatever the order, the best lives and everyone who lives was told."""
+    """Eight are out of a population of five; whatever the order, the best is kept and all that are kept were tried."""
     fitness = np.array([3.0, 1, 4, 1.5, 9, 2.6, 5, 3.5])
-    candidates, pool = ask(QUICK, QUICK.init(first), range(8))
+    candidates, state = ask(QUICK, started(QUICK, first), range(8))
     for k in order:
-        pool = QUICK.tell(KEY, pool, [outcome(candidates[k], fitness[k])], None)
-        told = ~np.isnan(pool.fitness)
-        np.testing.assert_array_equal(pool.fitness[told], fitness[pool.number[told]])
+        state = QUICK.tell(KEY, state, [outcome(candidates[k], fitness[k])], None)
+        told = ~np.isnan(state.fitness)
+        np.testing.assert_array_equal(state.fitness[told], fitness[state.number[told]])
     assert told.all()
-    assert pool.fitness.max() == 9.0
-    np.testing.assert_array_equal(weight(pool.champion), weight(candidates[4].individual.actor))
-    assert len(set(pool.number.tolist())) == 5
+    assert state.fitness.max() == 9.0
+    np.testing.assert_array_equal(weight(QUICK.champion(state)), weight(candidates[4].individual.actor))
+    assert len(set(state.number.tolist())) == 5
 
 
 def test_with_more_workers_than_individuals_children_of_the_untried_are_bred(first):
-    candidates, _ = ask(QUICK, QUICK.init(first), range(9))  # nobody came back yet
+    candidates, _ = ask(QUICK, started(QUICK, first), range(9))  # none came back yet
     assert len(candidates) == 9
-    assert all(c.parents == () for c in candidates[5:])  # nobody was tried who could be named
+    assert all(c.parents == () for c in candidates[5:])  # no parent was tried that could be named
     assert len({float(weight(c.individual.actor).sum()) for c in candidates}) > 5
 
 
 def test_what_is_not_a_number_is_passed_over(full, outcome):
-    (child,), pool = ask(QUICK, full, [5])
+    (child,), state = ask(QUICK, full, [5])
     for fitness in (np.nan, np.inf, -np.inf):
-        after = QUICK.tell(KEY, pool, [outcome(child, fitness)], None)
+        after = QUICK.tell(KEY, state, [outcome(child, fitness)], None)
         np.testing.assert_array_equal(after.fitness, full.fitness)
 
 
-@pytest.mark.parametrize("options", [{"population": 1}, {"tournament": 0}, {"crossover_probability": 1.5}])
-def test_settings_that_make_no_sense_are_refused(options):
-    with pytest.raises(UserError):
-        SteadyState(**options)
+@pytest.mark.parametrize("ends", [range(1, 8), [3], [1, 2, 6]])
+def test_outcomes_in_any_portions_leave_the_same_state(first, individual, outcome, ends):
+    fitness = np.array([3.0, 1, np.nan, 1.5, 9, 2.6, 5, 3.5])
+    start = QUICK.inject(started(QUICK, first), individual(77, n=6, capacity=8, hidden=(4,)))
+    candidates, start = ask(QUICK, start, range(8))
+    outcomes = [outcome(candidates[k], fitness[k]) for k in range(8)]
+    at_once, in_parts = QUICK.tell(KEY, start, outcomes, None), start
+    for n, part in enumerate(np.split(np.arange(8), ends)):
+        in_parts = QUICK.tell(jax.random.key(n), in_parts, [outcomes[k] for k in part], None)
+    jax.tree.map(np.testing.assert_array_equal, in_parts, at_once)
 
 
-def test_a_record_says_how_many_outcomes_were_told_since_each_was_asked_for():
-    algorithm = ERL(find(Reach), SteadyState(4), learner=None, memory=32, hidden=(4,))
-    for count, most in ((1, 0), (3, 2)):
-        workers = VirtualWorkers(LocalWorkers(algorithm.task), count, Costs(0.0, 0.0, 1.0))
-        state, outcomes = asynchronous(algorithm, workers, KEY, algorithm.init(KEY), Clock())
-        staleness = algorithm.report(state, outcomes)["staleness"]
-        assert len(staleness) == len(outcomes)
-        assert max(staleness) == most
+def test_a_run_that_is_killed_goes_on_equal(full, individual, outcome):
+    waiting = QUICK.inject(full, individual(77, n=6, capacity=8, hidden=(4,)))
+    leaves, structure = jax.tree.flatten(waiting)
+    read = jax.tree.unflatten(structure, [np.array(leaf) for leaf in leaves])
+    ends = []
+    for state in (waiting, read):
+        candidates, state = ask(QUICK, state, range(5, 9), seed=3)
+        ends.append(QUICK.tell(KEY, state, [outcome(c, 7 * c.place % 5) for c in candidates], None))
+    jax.tree.map(np.testing.assert_array_equal, *ends)
+
+
+def test_the_report_names_the_last_fate_and_counts_all(full, individual, outcome):
+    assert QUICK.report(full, []) == {"clone": None, "clones": {"elite": 0, "selected": 0, "discarded": 0}}
+    (clone,), state = ask(QUICK, QUICK.inject(full, individual(77, n=6, capacity=8, hidden=(4,))), [5])
+    state = QUICK.tell(KEY, state, [outcome(clone, 15)], None)
+    assert QUICK.report(state, []) == {"clone": "selected", "clones": {"elite": 0, "selected": 1, "discarded": 0}}
+
+
+def test_it_is_an_evolver_that_needs_a_critic_if_its_crossover_does():
+    assert isinstance(QUICK, Evolver)
+    assert QUICK.takes_lessons
+    assert not QUICK.has_upcoming
+    needs = [SteadyStateGA(crossover=crossover).needs_critic for crossover in (Distillation(), RowCopy(), Mean())]
+    assert needs == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"population": 0}, "population is 0: a genetic algorithm needs 2 individuals or more"),
+        ({"tournament": 0}, "tournament is 0: it needs 1 individual or more"),
+        ({"crossover_probability": 1.5}, "crossover_probability is 1.5: it must lie between 0 and 1"),
+    ],
+)
+def test_a_refused_setting_is_named_with_its_value(options, message):
+    with pytest.raises(UserError) as refused:
+        SteadyStateGA(**options)
+    assert str(refused.value) == message

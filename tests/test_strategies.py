@@ -1,4 +1,4 @@
-"""Every evolver climbs a quadratic bowl, asked and told in any portions; and the adapter to evosax."""
+"""Every strategy climbs a quadratic bowl, asked and told in any portions; and the strategies of evosax."""
 
 import importlib
 from itertools import product
@@ -21,7 +21,7 @@ from genepool.evolution.asynchronous import (
     SigmoidRange,
     SuccessRule,
 )
-from genepool.evolution.distribution import CEM, Told
+from genepool.evolution.distribution import CEM, Results
 from genepool.evolution.strategies import Evosax
 
 KEY = jax.random.key(0)
@@ -44,8 +44,8 @@ def climb(part, portion, outcomes, sick=True, seed=0):
         fitness = height(vectors)
         if sick:
             fitness[np.arange(begin, begin + portion) % 17 == 16] = np.nan
-        reference = np.full(portion, height(part.mean(state))) if part.compares else None
-        state = part.tell(key, state, Told(vectors, fitness, reference))
+        reference = np.full(portion, height(part.mean(state))) if part.needs_reference else None
+        state = part.tell(key, state, Results(vectors, fitness, reference))
     return height(part.mean(state))
 
 
@@ -56,7 +56,7 @@ RULES = {
         (FullMove(), LinearRange(), SigmoidRange(), AbsoluteBaseline(), RelativeBaseline()), (FixedN(), AdaptiveN())
     )
 } | {"FullMove-SuccessRule": AsynchronousES(FullMove(), SuccessRule(), **FLOOR)}
-EVOLVERS = {
+STRATEGIES = {
     "CEM": CEM(initial_variance=1e-2, epsilon=1e-2),
     "RankES": RankES(initial_variance=1e-2, epsilon=1e-2, epsilon_decay=0.98),
     "RankES-worst": RankES(initial_variance=1e-2, epsilon=1e-2, epsilon_decay=0.98, replaces="worst"),
@@ -65,8 +65,8 @@ EVOLVERS = {
 } | RULES
 
 
-def evolver(name):
-    part = EVOLVERS[name]
+def strategy(name):
+    part = STRATEGIES[name]
     if isinstance(part, tuple):
         pytest.importorskip("evosax")
         return Evosax(part[0], **part[1])
@@ -74,14 +74,14 @@ def evolver(name):
 
 
 @pytest.mark.parametrize("portion", [10, 1])
-@pytest.mark.parametrize("name", EVOLVERS)
-def test_every_evolver_climbs_a_quadratic_bowl_asked_ten_by_ten_or_one_by_one(name, portion):
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_climbs_a_quadratic_bowl_asked_ten_by_ten_or_one_by_one(name, portion):
     """From 0.39 below the top, in 1000 outcomes, some of which are not a number.
 
     To within 0.01 of it; AES-RL's rules, under which worse individuals attract too, to within 0.2 (of three seeds, the
     worst ended 0.001 and 0.10 below it).
     """
-    assert climb(evolver(name), portion, 1000) > (-0.2 if name in RULES else -0.01)
+    assert climb(strategy(name), portion, 1000) > (-0.2 if name in RULES else -0.01)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_strategy_of_evosax_maximises():
     pytest.importorskip("evosax")
     part = Evosax("Sep_CMA_ES", population=50, std=0.1)
     vectors, state = part.ask(KEY, part.init(KEY, START), 50)
-    moved = part.tell(KEY, state, Told(vectors, vectors[:, 0].astype(float)))  # the first coordinate is the fitness
+    moved = part.tell(KEY, state, Results(vectors, vectors[:, 0].astype(float)))  # the first coordinate is the fitness
     assert part.mean(moved)[0] > 0.05
     np.testing.assert_array_equal(part.mean(state), START)
 
@@ -111,11 +111,11 @@ def test_a_strategy_of_evosax_begins_at_the_mean_with_the_given_spread():
 def test_a_strategy_of_evosax_is_asked_and_told_in_portions(sep_cma_es, portions):
     part, fresh = sep_cma_es, sep_cma_es.init(KEY, START)
     vectors, state = part.ask(KEY, fresh, 10)
-    whole = part.tell(KEY, state, Told(vectors, height(vectors)))
+    whole = part.tell(KEY, state, Results(vectors, height(vectors)))
     state = fresh
     for n in portions:
         rows, state = part.ask(KEY, state, n)
-        state = part.tell(KEY, state, Told(rows, height(rows)))
+        state = part.tell(KEY, state, Results(rows, height(rows)))
     jax.tree.map(np.testing.assert_array_equal, state, whole)
 
 
@@ -125,12 +125,12 @@ def test_a_strategy_of_evosax_counts_what_is_not_a_number_as_the_worst(sep_cma_e
     fitness = height(vectors)
     fitness[3] = fitness.min() - 1e-3  # alone at the bottom: what its fitness is changes no rank
     sick = np.where(np.arange(10) == 3, np.nan, fitness)
-    one, other = (part.mean(part.tell(KEY, state, Told(vectors, f))) for f in (fitness, sick))
+    one, other = (part.mean(part.tell(KEY, state, Results(vectors, f))) for f in (fitness, sick))
     np.testing.assert_allclose(one, other, atol=1e-6)
     wild = vectors.copy()
     wild[3] = np.nan  # weights of a lesson that went astray
-    assert np.isfinite(part.mean(part.tell(KEY, state, Told(wild, fitness)))).all()
-    np.testing.assert_array_equal(part.mean(part.tell(KEY, state, Told(vectors, np.full(10, np.nan)))), START)
+    assert np.isfinite(part.mean(part.tell(KEY, state, Results(wild, fitness)))).all()
+    np.testing.assert_array_equal(part.mean(part.tell(KEY, state, Results(vectors, np.full(10, np.nan)))), START)
 
 
 def test_a_strategy_is_found_by_the_name_that_one_types():
@@ -157,6 +157,22 @@ def test_a_strategy_that_cannot_be_taken_is_refused_in_one_line(strategy, said):
     with pytest.raises(UserError, match=said) as refusal:
         Evosax(strategy)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_strategy_that_climbs_an_estimated_gradient_takes_no_lessons():
+    pytest.importorskip("evosax")
+    assert [Evosax(name).takes_lessons for name in ("Sep_CMA_ES", "CMA_ES")] == [True, True]
+    assert [Evosax(name).takes_lessons for name in ("Open_ES", "PGPE", "SNES")] == [False, False, False]
+    assert Evosax.has_upcoming
+    assert not Evosax.needs_reference
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"population": 1}, "population is 1: a strategy needs 2"), ({"std": 0.0}, "std is 0.0")]
+)
+def test_settings_that_make_no_sense_are_refused_by_their_name(options, said):
+    with pytest.raises(UserError, match=said):
+        Evosax("Sep_CMA_ES", **options)
 
 
 def test_an_odd_population_of_mirrored_samples_is_refused_in_one_line():

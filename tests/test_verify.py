@@ -41,9 +41,9 @@ def test_the_settings_of_the_references_are_options_of_their_presets():
     known = {(p.system, p.settings) for p in POINTS if p.settings}
     assert {system for system, _ in known} == {"ddpg", "td3", "sac"}
     for system, settings in known:
-        _, options = chosen("train", [system, "Pendulum-v1", *shlex.split(settings)])
-        assert options.algorithm.activation == "relu"
-        assert options.algorithm.learner.critic_activation == "relu"
+        algorithm, _ = chosen("train", [system, "Pendulum-v1", *shlex.split(settings)])
+        assert algorithm.activation == "relu"
+        assert algorithm.learner.critic_activation == "relu"
 
 
 def test_a_band_goes_from_the_lowest_mean_less_its_spread_to_the_highest_plus_its_own():
@@ -194,7 +194,7 @@ ddpg,Pendulum,v1,5000,-152.1,94.3,std over episodes,1,test: mean of 750 episodes
 """
 SMALL = [
     *("--engine", "gymnasium", "--hidden", "32", "32", "--no-layer-norm", "--activation", "relu", "--replay", "10000"),
-    *("--memory", "100", "--test-every", "25", "--test-episodes", "10", "--learner.critic-hidden", "32", "32"),
+    *("--test-every", "25", "--test-episodes", "10", "--learner.critic-hidden", "32", "32"),
     *("--learner.batch-size", "64", "--learner.actor-rate", "1e-3", "--learner.critic-rate", "3e-3"),
     *("--learner.warmup", "600", "--learner.random-frames", "600", "--learner.discount", "0.98"),
     *("--learner.noise.theta", "1", "--learner.noise.sigma", "1", "--learner.noise.scale", "0.1"),

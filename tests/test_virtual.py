@@ -9,10 +9,10 @@ from tasks import Reach
 
 import genepool
 from genepool.environments.task import find
-from genepool.evolution.steady import SteadyState
+from genepool.evolution.steady import SteadyStateGA
 from genepool.learning.ddpg import DDPG
 from genepool.schedule import Clock, asynchronous, synchronous
-from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
+from genepool.types import Candidate, Individual, LearningResult, Outcome, Transitions
 from genepool.workers.virtual import LEARNER, Costs, RecordedWorkers, VirtualWorkers
 
 COSTS = Costs(critic=0.003, actor=0.002, environment=0.001)
@@ -40,14 +40,20 @@ def candidate(number, frames, lesson=None, reference=()):
     return Candidate(Individual(None, None), (frames,), lesson=lesson, reference_seeds=reference, number=number)
 
 
+def learning(key, state):
+    """The state after learning, of which only the learner comes back."""
+    return SimpleNamespace(learner="learnt")
+
+
 def tiny():
-    return genepool.ERL(
+    return genepool.Injection(
         find(Uneven),
-        evolver=SteadyState(population=4),
+        evolver=SteadyStateGA(population=4),
         learner=DDPG(batch_size=8, warmup=20),
         hidden=(8,),
         memory=32,
         replay=512,
+        schedule="asynchronous",
     )
 
 
@@ -80,20 +86,20 @@ def test_candidates_come_back_when_their_time_is_over_and_ties_in_the_order_of_s
     workers = VirtualWorkers(Pretenders(), 3, Costs(1.0, 2.0, 1.0))
     for each in (candidate(0, 7, reference=(2, 1)), candidate(1, 4, lesson=3), candidate(2, 5)):
         workers.submit(each)
-    workers.study(lambda key, state: "learnt", None, None, steps=10)
-    assert (workers.idle, workers.busy, workers.studying) == (0, 3, True)
+    workers.learn_in_background(learning, None, None, steps=10)
+    assert (workers.idle, workers.busy, workers.learning) == (0, 3, True)
     assert workers.next(wait=False) is None
     came = [workers.next(wait=True) for _ in range(4)]
-    assert [c.candidate.number if isinstance(c, Outcome) else c for c in came] == [2, 0, 1, Learnt("learnt")]
+    assert [c.candidate.number if isinstance(c, Outcome) else c for c in came] == [2, 0, 1, LearningResult("learnt")]
     assert workers.now == 10.0
-    assert (workers.idle, workers.busy, workers.studying) == (3, 0, False)
+    assert (workers.idle, workers.busy, workers.learning) == (3, 0, False)
     assert workers.next(wait=True) is None
 
 
 def test_the_trace_says_who_did_what_from_when_to_when():
     workers = VirtualWorkers(Pretenders(), 2, Costs(1.0, 2.0, 1.0))
     workers.submit(candidate(0, 7, lesson=3, reference=(2, 1)))
-    workers.study(lambda key, state: state, None, None, steps=4)
+    workers.learn_in_background(learning, None, None, steps=4)
     expected = [(0, "lesson", 0, 6, 0), (0, "acting", 6, 13, 0), (0, "reference", 13, 16, 0)]
     assert workers.trace == [*expected, (LEARNER, "learning", 0, 4, -1)]
     workers.next(wait=True)
@@ -153,27 +159,28 @@ def test_a_learner_that_takes_time_is_heard_after_the_next_candidate_was_asked_f
     assert not any(event.startswith("tell") for event in before)
 
 
-class Watched(genepool.TaughtES):
-    """Writes down the share of its critic steps that were taken whenever somebody is asked for."""
+class Watched(genepool.Lessons):
+    """Writes down the share of its critic steps that were taken whenever a candidate is asked for."""
 
     shares = []  # noqa: RUF012, shared on purpose: parts are frozen
 
     def ask(self, key, state, n):
         candidates, state = super().ask(key, state, n)
-        if candidates and state.owed:
-            self.shares.append(int(state.learner.updates) / int(state.owed))
+        if candidates and state.experience.owed:
+            self.shares.append(int(state.learner.updates) / int(state.experience.owed))
         return candidates, state
 
 
 def watched(min_utd):
     Watched.shares.clear()
-    learner, evolver = genepool.TD3(batch_size=8, critic_hidden=(8,)), genepool.AsynchronousES(population=6)
+    learner = genepool.TD3(batch_size=8, critic_hidden=(8,))
+    evolver = genepool.AsynchronousES(population=6, reference_episodes=1)
     parts = {"target_policy": "mean", "critic_chunk": 5, "warmup": 20, "hidden": (8,), "replay": 512}
-    parts |= {"lessons": genepool.Controlled(), "catch_up": True, "reference_episodes": 1}
+    parts |= {"lessons": genepool.Controlled(), "catch_up": True}
     return Watched(find(Uneven), evolver, learner, min_utd=min_utd, **parts)
 
 
-def test_nobody_is_asked_for_while_the_critic_is_further_behind_than_min_utd():
+def test_asking_pauses_while_the_critic_is_further_behind_than_min_utd():
     """Three workers and a slow critic: they wait for it, and for no longer than they must."""
     slow = Costs(critic=0.01, actor=0.0, environment=0.001)
     rounds(VirtualWorkers(local(), 3, slow), algorithm=watched(0.0))
@@ -226,10 +233,10 @@ def test_a_recorded_order_replays_bit_for_bit_where_rounds_begin_by_telling():
 
 def test_a_run_is_had_again_from_the_events_in_its_records(tmp_path):
     workers = VirtualWorkers(local(), 3, COSTS)
-    first = genepool.train(tiny(), frames=300, seed=1, run=tmp_path / "first", workers=workers)
+    first = genepool.start(tiny(), frames=300, seed=1, run=tmp_path / "first", workers=workers)
     records = list(first)
     again = RecordedWorkers(local(), [record["events"] for record in records])
-    second = genepool.train(tiny(), frames=300, seed=1, run=tmp_path / "second", workers=again)
+    second = genepool.start(tiny(), frames=300, seed=1, run=tmp_path / "second", workers=again)
     assert [record["events"] for record in second] == [record["events"] for record in records]
     assert same(first.state, second.state)
 

@@ -12,7 +12,9 @@ from tasks import Drawn, Reach
 from genepool import cli, pderl
 from genepool.analysis.camera import stage
 from genepool.environments.task import find
-from genepool.runs.training import train
+from genepool.runs.training import start
+
+pytestmark = pytest.mark.filterwarnings("ignore:the run .* was begun")  # that it never trains is meant
 
 PENDULUM = "InvertedPendulum-v5"
 SIZE = (480, 400)  # of a picture of 60 x 80 pixels, and its words
@@ -20,7 +22,7 @@ SIZE = (480, 400)  # of a picture of 60 x 80 pixels, and its words
 
 def champion(folder, task, **options):
     """A run folder with a champion that never trained."""
-    run = train(pderl(task, hidden=(8, 8), memory=10, replay=1_000, **options), 100, seed=2, run=folder)
+    run = start(pderl(task, hidden=(8, 8), memory=10, replay=1_000, **options), 100, seed=2, run=folder)
     run.workers.close()
     run.policy().save(run.folder.champion_file)
     return folder
@@ -80,7 +82,7 @@ def test_a_task_of_mujocos_is_drawn_without_a_screen(capsys, tmp_path, monkeypat
     monkeypatch.delenv("DISPLAY", raising=False)
     run = champion(tmp_path / "run", PENDULUM, engine="gymnasium")
     code, out, err = watch(capsys, run, "--seconds", 0.2)
-    assert (code, err) == (0, "playing erl, InvertedPendulum-v5, 0 frames, seed 2\n")
+    assert (code, err) == (0, "playing pderl, InvertedPendulum-v5, 0 frames, seed 2\n")
     count, size = film(run / "champion.gif")
     assert size == (360, 400)
     assert 3 <= count <= 5  # it falls within a fifth of a second, or not
@@ -157,7 +159,7 @@ def test_a_window_is_opened_only_where_there_is_a_screen(run, capsys, monkeypatc
 def test_what_cannot_be_watched_is_said_in_one_line(words, said, run, capsys, monkeypatch):
     monkeypatch.chdir(run.parent)
     if words.startswith("untrained"):
-        train(pderl(Reach), 100, run="untrained").workers.close()
+        start(pderl(Reach), 100, run="untrained").workers.close()
     code, _, err = watch(capsys, *words.split())
     assert code == 2
     assert said in err.splitlines()[-1]

@@ -1,23 +1,26 @@
 """genepool trains control policies by evolution and gradient learning together.
 
 run = genepool.train(genepool.pderl("HalfCheetah-v5"), frames=1_000_000, seed=0)
-for record in run:
-    print(record["frames"], max(record["fitness"]))
 action, _ = run.champion.predict(observation)
+
+To follow a run generation by generation:
+
+for record in genepool.start(genepool.pderl("HalfCheetah-v5"), frames=1_000_000, seed=0):
+    print(record["frames"], max(record["fitness"]))
 """
 
 import importlib
 from typing import Any
 
+from genepool.algorithms.presets import FUNCTIONS
+
 _HOME = {
-    "genepool.algorithms.erl": ("ERL",),
-    "genepool.algorithms.esac": ("ESAC",),
+    "genepool.algorithms.alone": ("EvolverAlone", "LearnerAlone"),
     "genepool.algorithms.gpo": ("GPO",),
-    "genepool.algorithms.presets": (
-        *("a2c", "aes_rl", "cem", "cem_rl", "ddpg", "derl", "erl", "es", "esac", "gpo", "joint"),
-        *("one_plus_one_es", "pderl", "perl", "ppo", "rank_es", "sac", "single", "td3"),
-    ),
-    "genepool.algorithms.taught": ("Controlled", "FirstHalf", "TaughtES"),
+    "genepool.algorithms.injection": ("Injection",),
+    "genepool.algorithms.lessons": ("Lessons",),
+    "genepool.algorithms.phases": ("Phases",),
+    "genepool.algorithms.teaching": ("Controlled", "FirstHalf"),
     "genepool.environments.cyclic": ("CyclicMDP",),
     "genepool.environments.hills": ("HalfCheetahHilly", "HopperHilly", "Walker2dHilly"),
     "genepool.environments.rllab": ("RllabEnv",),
@@ -30,36 +33,45 @@ _HOME = {
     "genepool.evolution.couples": ("Fittest", "Sharing"),
     "genepool.evolution.crossover": ("Distillation", "ElementCopy", "RowCopy"),
     "genepool.evolution.distribution": ("CEM",),
-    "genepool.evolution.genetic": ("Generational",),
+    "genepool.evolution.genetic": ("GenerationalGA",),
     "genepool.evolution.imitation": ("ParameterSpace", "StateSpace"),
     "genepool.evolution.mutation": ("Gaussian", "Proximal"),
+    "genepool.evolution.openai_es": ("OpenAIES",),
     "genepool.evolution.selection": ("Mating",),
-    "genepool.evolution.steady": ("SteadyState",),
+    "genepool.evolution.steady": ("SteadyStateGA",),
     "genepool.evolution.strategies": ("Evosax",),
-    "genepool.evolution.tuning": ("AMT", "LinearTuning"),
-    "genepool.evolution.winners": ("WinnersES",),
+    "genepool.evolution.tuning": ("AutomaticMutationTuning", "LinearTuning"),
+    "genepool.follow": ("train",),
     "genepool.learning.ddpg": ("DDPG",),
     "genepool.learning.exploration": ("GaussianNoise", "OrnsteinUhlenbeck"),
     "genepool.learning.ppo": ("A2C", "PPO"),
     "genepool.learning.returns": ("Advantages",),
     "genepool.learning.sac": ("SAC",),
     "genepool.learning.td3": ("TD3",),
+    "genepool.parts": ("part",),
+    "genepool.protocols": ("Algorithm", "Evolver", "Learner", "Strategy", "Teacher"),
     "genepool.runs.policy": ("Policy", "load"),
-    "genepool.runs.training": ("Run", "resume", "train"),
+    "genepool.runs.training": ("Run", "resume", "start"),
+    "genepool.schedule": ("generation",),
     "genepool.types": ("Candidate", "Individual", "Outcome", "Transitions"),
     "genepool.workers.local": ("LocalWorkers",),
     "genepool.workers.virtual": ("Costs", "RecordedWorkers", "VirtualWorkers"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE)
+__all__ = sorted([*_MODULE, *FUNCTIONS])
 
 
 def __getattr__(name: str) -> Any:
     """The public names, each imported when first used: `genepool --help` need not wait for JAX."""
-    if name not in _MODULE:
+    if name in FUNCTIONS:
+        found = importlib.import_module("genepool.algorithms.assemble").preset_function(name)
+    elif name in _MODULE:
+        found = getattr(importlib.import_module(_MODULE[name]), name)
+    else:
         raise AttributeError(f"module 'genepool' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE[name]), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

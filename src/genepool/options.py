@@ -1,4 +1,4 @@
-"""Options of the command line: what tyro makes of typed parts, and parts that are chosen by name."""
+"""Options of the command line: what tyro makes of typed parts. Parts are chosen by name, their fields by dotted paths."""
 
 import contextlib
 import difflib
@@ -7,38 +7,17 @@ import inspect
 import io
 import itertools
 import re
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, make_dataclass
+from typing import Annotated, Any, NamedTuple
 
 from genepool.errors import UserError
-
-PARTS = (
-    *("evolver", "learner", "crossover", "mutation", "selection", "sharing"),
-    *("lessons", "mean-rule", "variance-rule", "tuning"),
-)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known words that come nearest, as a question."""
     near = difflib.get_close_matches(word, list(known), n=2, cutoff=0.5)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
-
-
-def selections(algorithm: Any) -> str:
-    """Which options take another part by name, and which names."""
-    from genepool.runs.parts import choices
-
-    said = []
-    for part in PARTS:
-        holder = algorithm if hasattr(algorithm, part.replace("-", "_")) else getattr(algorithm, "evolver", None)
-        if holder is None or not hasattr(holder, part.replace("-", "_")):
-            continue
-        kinds = choices(type(holder), part.replace("-", "_"))
-        names = "a strategy of evosax such as sep-cma-es" if any(hasattr(k, "named") for k in kinds) else ""
-        words = [_words(kind) for kind in kinds if not hasattr(kind, "named")] + [names] * bool(names)
-        said.append(f"--{part}: {', '.join(words)}. ")
-    return "Parts by name: " + "".join(said)
 
 
 def parsed(target: Any, program: str, argv: list[str], description: str | None = None) -> Any:
@@ -68,9 +47,7 @@ def parsed(target: Any, program: str, argv: list[str], description: str | None =
         over = ("For full helptext", "Argument helptext", f"{program} --help")
         worded = filter(re.compile(r"\w").search, lines)  # where there are no boxes, rules of hyphens are drawn
         said = " ".join(itertools.takewhile(lambda line: not line.startswith(over), worded))
-        unknown = re.match(r"Unrecognized options: --([\w-]+)(,|$)", said)  # tyro knows only the others
-        near = nearest(unknown[1], (*PARTS, *(f"no-{part}" for part in PARTS))) if unknown else ""
-        raise UserError(f"{said or 'the arguments are not understood'}{near}: see {program} --help") from None
+        raise UserError(f"{said.rstrip('.') or 'the arguments are not understood'}: see {program} --help") from None
     return call[0]() if call else options
 
 
@@ -87,26 +64,98 @@ def taken(argv: list[str], option: str) -> tuple[str | None, list[str]]:
     return None, argv
 
 
-def with_part(part: Any, field: str, name: str) -> Any:
-    """The algorithm with the part of this name in the field, wherever within it the field is."""
-    from genepool.runs.parts import choices
+class Word(NamedTuple):
+    """An option as it was written."""
 
-    if not hasattr(part, field):
-        inner = getattr(part, "evolver", None)
-        if inner is None:
-            raise UserError(f"this algorithm has no {field}")
-        return replace(part, evolver=with_part(inner, field, name))
-    kinds = {_words(kind): kind for kind in choices(type(part), field)}
-    for kind in kinds.values():
-        if name not in kinds and hasattr(kind, "named") and (found := kind.named(name)):
-            return replace(part, **{field: found})
-    if name not in kinds:
-        raise UserError(f"there is no {field} {name!r}{nearest(name, kinds)}: choose {' or '.join(kinds)}")
-    return replace(part, **{field: kinds[name]()})
+    spelt: str  # --learner.batch-size
+    key: str  # learner.batch_size; of --no-x or --a.no-x, that of x
+    no: bool  # whether it was --no-x
+    values: tuple[str, ...]
 
 
-def _words(kind: type) -> str:
-    """RowCopy as row-copy, DDPG as ddpg, no part at all as none."""
-    if kind is type(None):
-        return "none"
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
+def split(argv: Sequence[str]) -> Iterator[Word]:
+    """The options one by one, each with its values."""
+    argv = list(argv)
+    while argv:
+        word = argv.pop(0)
+        if not word.startswith("--"):
+            raise UserError(f"{word!r} stands where an option belongs, such as --frames 1e6")
+        spelt, equals, value = word.partition("=")
+        values = [value] if equals else []
+        while argv and not argv[0].startswith("--"):
+            values.append(argv.pop(0))
+        holder, dot, name = spelt.removeprefix("--").rpartition(".")
+        no = name.startswith("no-")
+        key = f"{holder}{dot}{name.removeprefix('no-')}".replace("-", "_")
+        yield Word(spelt, key, no, tuple(values))
+
+
+def algorithm_and_options(program: str, to: Any, general: type, argv: list[str], description: str) -> tuple[Any, Any]:
+    """The system `to` with what the options say, and the general options: those of the dataclass `general`."""
+    from genepool.algorithms.assemble import build, chosen_parts
+    from genepool.algorithms.options import ends, full_path, part_paths
+
+    own = general.__dataclass_fields__
+    help_words = [word for word in argv if word in ("-h", "--help")]
+    said = list(split([word for word in argv if word not in help_words]))
+    exchanged = {word.key: _part_name(word) for word in said if word.key not in own}
+    root = chosen_parts(to, exchanged)
+    part_keys = {end for path in part_paths(root) for end in ends(path)}
+    options, words, paths = {}, [], {}
+    for word in said:
+        if word.key in own:
+            words += [word.spelt, *word.values]
+        elif word.key in part_keys and word.key not in to.short_names:
+            if not (word.no or len(word.values) == 1):
+                raise UserError(f"{word.spelt} needs the name of a part: see {program} --help")
+            options[word.key] = exchanged[word.key]
+        else:
+            paths[word.key] = path = full_path(root, to.short_names.get(word.key, word.key), to.name, word.spelt)
+            holder, dot, name = path.rpartition(".")
+            flag = f"{holder}{dot}{'no-' if word.no else ''}{name}".replace("_", "-")
+            words += [f"--{flag}", *word.values]
+    found = parsed(_as_dataclass(root, general), program, words + help_words, description)
+    for key, path in paths.items():
+        options[key] = functools.reduce(getattr, path.split("."), found)
+    return build(to, options), found
+
+
+def _part_name(word: Word) -> str | None:
+    """The part that an option may name; none to leave it out."""
+    return None if word.no or not word.values else word.values[0]
+
+
+def _as_dataclass(node: Any, general: type | None = None) -> type:
+    """A part's options as a dataclass that tyro shows and reads: parts within it are dataclasses in turn."""
+    import tyro
+
+    from genepool.algorithms.options import HIDDEN, Node, described_options
+
+    own = Node(node.path, node.kind, node.own, node.mine, dict.fromkeys(node.parts), node.values)
+    rows = []
+    for path, (kind, value, meaning) in described_options(own).items():
+        help_text = tyro.conf.arg(help=meaning.replace("%", "%%"))
+        rows.append((path.rpartition(".")[2], Annotated[kind, help_text], field(default=value)))
+    for name, inner in node.parts.items():
+        if inner is not None and any(path not in HIDDEN for path in inner.leaves()):
+            made = _as_dataclass(inner)
+            rows.append((name, made, field(default_factory=made)))
+    made = make_dataclass(node.kind.__name__, rows, bases=(general,) if general else (), frozen=True)
+    made.__doc__ = (node.kind.__doc__ or "").partition("\n\nFields:")[0]
+    return made
+
+
+def part_names(root: Any) -> str:
+    """Which options take another part by name, and which names."""
+    from genepool.algorithms.options import part_choices
+    from genepool.parts import words
+
+    said = []
+    for node in root.walk():
+        for name in node.parts:
+            kinds = part_choices(node.kind, name) if node.at(name) != "task" else []
+            if len(kinds) > 1:
+                names = [words(kind) for kind in kinds if not hasattr(kind, "named")]
+                names += ["a strategy of evosax such as sep-cma-es"] * (len(names) < len(kinds))
+                said.append(f"--{name.replace('_', '-')}: {', '.join(names)}. ")
+    return "Parts by name, or module:Class of your own: " + "".join(said)

@@ -2,69 +2,18 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 from jax import Array
 
-from genepool.types import Candidate, Learnt, Outcome
+from genepool.protocols import Algorithm, Workers
+from genepool.types import LearningResult, Outcome
 
-
-class Algorithm(Protocol):
-    """What to try, what to make of it, and how to learn from it."""
-
-    generation: int  # candidates that the synchronous schedule asks for at once
-    schedule: str  # the one it is meant for
-
-    def init(self, key: Array) -> Any:
-        """A new state."""
-
-    def ask(self, key: Array, state: Any, n: int) -> tuple[list[Candidate], Any]:
-        """What to try; nothing while the learner has to catch up first."""
-
-    def tell(self, key: Array, state: Any, outcomes: Sequence[Outcome]) -> Any:
-        """What to make of it."""
-
-    def learn(self, key: Array, state: Any) -> Any:
-        """How to learn from it. Writes `state.learner` and nothing else."""
-
-    def due(self, state: Any) -> int:
-        """How many gradient steps `learn` would take now."""
-
-    def stage(self, state: Any) -> str:
-        """What `learn` would do now, as the phase that its seconds are counted under."""
-
-    def further(self, state: Any) -> int:
-        """How many more candidates belong to the generation, once it was told and learnt from; mostly none."""
-
-
-class Workers(Protocol):
-    """Where candidates are tried, and where learning goes on meanwhile.
-
-    Candidates that are submitted, and the learning, come back by `next` in the order in which they are done.
-    """
-
-    idle: int  # how many more candidates could be at work
-    busy: int  # how many are
-    studying: bool  # whether learning is under way, or done and not handed out yet
-
-    def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Try them all; their outcomes, in the same order."""
-
-    def submit(self, candidate: Candidate) -> None:
-        """Have it tried."""
-
-    def study(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
-        """Have `learn(key, state)` done, which takes `steps` gradient steps."""
-
-    def next(self, wait: bool) -> Outcome | Learnt | None:
-        """What is done and was not handed out yet; if there is nothing, wait for it or say None.
-
-        Of candidates nothing is at work, and nothing is learnt: None at once.
-        """
+NOTHING_TO_DO = "the algorithm asks for no candidate, although none is at work and no learning is owed: it cannot go on"
 
 
 class Clock:
@@ -95,30 +44,59 @@ class Clock:
         self.seconds, self.events, self.moments = {}, [], []
 
 
+def generation(
+    algorithm: Algorithm,
+    workers: Workers,
+    key: Array,
+    state: Any,
+    clock: Clock | None = None,
+    frames: float = math.inf,
+) -> tuple[Any, list[Outcome]]:
+    """One generation on the algorithm's own schedule: the new state, and the outcomes in the order in which they were told.
+
+    For a training loop of your own:
+
+        workers = genepool.LocalWorkers(algorithm.task)
+        k_init, key = jax.random.split(jax.random.key(0))
+        state = algorithm.init(k_init)
+        for g in range(100):
+            state, outcomes = genepool.generation(algorithm, workers, jax.random.fold_in(key, g), state)
+
+    Give a new key each time. The state that was given must not be used again. A clock counts the seconds of each phase.
+    An asynchronous algorithm stops asking once `frames` more have been played.
+    """
+    return SCHEDULES[algorithm.schedule](algorithm, workers, key, state, clock or Clock(), frames)
+
+
 def synchronous(
     algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock, frames: float = math.inf
 ) -> tuple[Any, list[Outcome]]:
-    """One generation: ask for all of it, try it, tell all of it, learn; and again, while the algorithm wants further ones."""
+    """One generation: ask for all of it, try it, tell all of it, learn. Repeat while the algorithm has still to ask."""
     outcomes: list[Outcome] = []
     wanted = algorithm.generation
+    learn_count = 0  # since the last tell
     while wanted:
         first = not outcomes
         k_ask, k_tell, k_learn = jax.random.split(key if first else jax.random.fold_in(key, len(outcomes)), 3)
         with clock("breeding"):
             candidates, state = algorithm.ask(k_ask, state, wanted)
-        with clock("acting" if first else "exploring"):  # once anything was told, the state before it is gone
-            played = workers.map(candidates)
-        with clock("breeding"):
-            state = jax.block_until_ready(algorithm.tell(k_tell, state, played))
-        studied = 0
+        if candidates:
+            with clock("acting" if first else "exploring"):  # once anything was told, the state before it is gone
+                played = workers.map(candidates)
+            with clock("breeding"):
+                state = jax.block_until_ready(algorithm.tell(k_tell, state, played))
+            outcomes += played
+        elif not algorithm.steps_owed(state):
+            raise RuntimeError(NOTHING_TO_DO)
         clock.seconds.setdefault("learning", 0.0)  # also where there is nothing to learn yet
-        while steps := algorithm.due(state):
-            with clock(algorithm.stage(state)):
-                workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
-                state = replace(state, learner=workers.next(wait=True).state.learner)
-                studied += 1
-        outcomes += played
-        wanted = algorithm.further(state)
+        while steps := algorithm.steps_owed(state):
+            with clock(algorithm.learning_phase(state)):
+                workers.learn_in_background(algorithm.learn, jax.random.fold_in(k_learn, learn_count), state, steps)
+                state = replace(state, learner=workers.next(wait=True).learner)
+                learn_count += 1
+        if candidates:  # else ask again, now that the learner has caught up
+            wanted = algorithm.still_to_ask(state)
+            learn_count = 0
     return state, outcomes
 
 
@@ -127,18 +105,17 @@ def asynchronous(
 ) -> tuple[Any, list[Outcome]]:
     """As many tells as a generation has candidates, or all that are out once `frames` more have been played.
 
-    What is done first is told first, an idle worker gets the next candidate at once, and learning goes on behind.
-    With one worker in this process it is the serial loop: ask, try, tell, learn.
+    Results are told in the order in which they are done. An idle worker gets a candidate at once; where the algorithm has
+    none, it is asked again after the next result. With one worker in this process it is the serial loop: ask, try, tell, learn.
     """
     k_ask, k_tell, k_learn = jax.random.split(key, 3)
     outcomes: list[Outcome] = []
-    asked = studied = 0
+    asked = learn_count = 0
     while True:
-        steps = 0 if workers.studying else algorithm.due(state)
-        if steps:
-            with clock(algorithm.stage(state)):
-                workers.study(algorithm.learn, jax.random.fold_in(k_learn, studied), state, steps)
-                studied += 1
+        if not workers.learning and (steps := algorithm.steps_owed(state)):
+            with clock(algorithm.learning_phase(state)):
+                workers.learn_in_background(algorithm.learn, jax.random.fold_in(k_learn, learn_count), state, steps)
+                learn_count += 1
         spent = sum(outcome.frames for outcome in outcomes) >= frames
         over = spent or len(outcomes) >= algorithm.generation
         with clock("acting"):
@@ -156,9 +133,13 @@ def asynchronous(
                 continue
             with clock("acting"):
                 done = workers.next(wait=True)
+        if done is None:  # nothing is under way
+            if algorithm.steps_owed(state):
+                continue
+            raise RuntimeError(NOTHING_TO_DO)
         with clock("breeding"):
-            if isinstance(done, Learnt):
-                state = replace(state, learner=done.state.learner)
+            if isinstance(done, LearningResult):
+                state = replace(state, learner=done.learner)
                 clock.note("learnt")
             else:
                 state = jax.block_until_ready(algorithm.tell(jax.random.fold_in(k_tell, len(outcomes)), state, [done]))

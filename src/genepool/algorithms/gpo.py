@@ -6,19 +6,19 @@ place in the next population.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from dataclasses import field, replace
+from itertools import repeat
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 from jax import Array
 
 from genepool import trees
-from genepool.algorithms import breeding
-from genepool.algorithms.roll import Roll, draw_seeds, new_roll
+from genepool.algorithms import breeding, choices
+from genepool.algorithms.in_flight import MEMBER, InFlight, draw_seeds, forget_workers, new_in_flight
 from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.evolution.couples import Fittest, Sharing
@@ -26,6 +26,7 @@ from genepool.evolution.imitation import ParameterSpace, StateSpace
 from genepool.learning.ppo import A2C, PPO, Member, Report, Shared
 from genepool.learning.returns import Batch, batch_of
 from genepool.machine import each
+from genepool.parts import part
 from genepool.stochastic import StochasticPolicy, draw_noise
 from genepool.types import Candidate, Individual, Outcome
 
@@ -57,14 +58,14 @@ class GPOState(eqx.Module):
     arrived: np.ndarray  # outcomes of the stage so far
     iterations: np.ndarray  # batches of the whole population so far
     collected: np.ndarray  # experts' and students' so far
-    roll: Roll
+    in_flight: InFlight
 
 
-@dataclass(frozen=True)
+@part
 class GPO:
     """The GPO loop. With one round it has no genetics: policies that learn on their own, or one alone."""
 
-    task: Annotated[Task, tyro.conf.arg(name="")]
+    task: Task
     mutation: PPO | A2C = field(default_factory=PPO)
     crossover: StateSpace | ParameterSpace | None = field(default_factory=StateSpace)  # none: the stronger's copy
     selection: Fittest | None = field(default_factory=Fittest)  # none: couples are drawn
@@ -79,27 +80,19 @@ class GPO:
     output_scale: float = 1.0  # what the first weights of the policies' output layer are multiplied by
     test_episodes: int = 10  # fresh episodes in each test of the champion; never counted as training
     test_every: int = 10  # iterations between two tests; the last is always tested
-
-    schedule = "synchronous"
+    schedule: Literal["synchronous"] = "synchronous"  # policies that share what they play go in step
+    preset: str = "gpo"  # the name of this system
 
     def __post_init__(self):
-        counts = ("population", "rounds", "iterations", "batch", "test_episodes", "test_every")
-        small = [name for name in counts if getattr(self, name) < 1]
-        if small:
-            raise UserError(f"{small[0]} is too small: it must be 1 or more".replace("_", " "))
-        if not self.hidden or min(self.hidden) < 1:
-            raise UserError("hidden needs the units of one layer or more, each 1 or more")
+        choices.check_counts(self, "population", "rounds", "iterations", "batch", "test_episodes", "test_every")
+        choices.check_network(self)
+        if self.schedule != "synchronous":
+            raise UserError("gpo shares what policies play in the same iteration: it is synchronous only")
         if self._breeds and self.population < 2:
             raise UserError("one policy has nobody to mate with: take a population of 2 or more, or 1 round")
         most = max(getattr(self.mutation, "minibatches", 1), self.mutation.critic.minibatches)
         if self.batch < most:
             raise UserError(f"a batch of {self.batch} cannot be split into {most} minibatches")
-
-    def scheduled(self, schedule: str) -> "GPO":
-        """The same on this schedule: policies that share what they play go in step."""
-        if schedule != self.schedule:
-            raise UserError("gpo shares what policies play in the same iteration: it is synchronous only")
-        return self
 
     @property
     def generation(self) -> int:
@@ -145,7 +138,7 @@ class GPO:
         widths = (sizes[:1], sizes[1:], (), sizes[:1], (), (), ())
         batch = Batch(*(np.zeros((m, self.batch, *width), np.float32) for width in widths))
         scores, numbers = np.full((m, SCORES), np.nan), np.full(m, -1, np.int64)
-        return GPOState(learner, batch, archive, scores, numbers, zero, zero, zero, new_roll())
+        return GPOState(learner, batch, archive, scores, numbers, zero, zero, zero, new_in_flight(m))
 
     def _member(self, key: Array) -> Member:
         k_policy, k_critic = jax.random.split(key)
@@ -169,11 +162,16 @@ class GPO:
         return tuple(frames * (k + 1) // count - frames * k // count for k in range(count))
 
     def ask(self, key: Array, state: GPOState, n: int) -> tuple[list[Candidate], GPOState]:
-        """The next n to play: policies for their mutation, or the experts and students of a crossover."""
-        numbers, roll = state.roll.call(n)
+        """The next n to play: policies for their mutation, or the experts and students of a crossover.
+
+        Fewer where the population is complete: what comes next depends on what it plays.
+        """
+        first = int(state.in_flight.told_count) // self.population * self.population
+        asked = state.in_flight.upcoming(n, repeat((MEMBER, -1)))
+        asked = [one for one in asked if one.number < first + self.population]
         at = self._collects(state)
         candidates = []
-        for number in numbers:
+        for number in (one.number for one in asked):
             place = number % self.population
             rng = trees.host_random(jax.random.fold_in(key, place))
             steps = self.streams(self.batch if at is None else self._frames[at])
@@ -190,11 +188,11 @@ class GPO:
                     purpose="fitness" if at is None else "student" if at else "expert",
                     origin="learning",
                     number=number,
-                    version=int(roll.told),
+                    version=int(state.in_flight.told_count),
                     **(self._ancestry(state, place) if at is None else {}),
                 )
             )
-        return candidates, replace(state, roll=roll)
+        return candidates, replace(state, in_flight=state.in_flight.issue(asked))
 
     def _player(self, state: GPOState, place: int, at: int | None) -> Any:
         learner = state.learner
@@ -221,8 +219,8 @@ class GPO:
 
         It is written in place: the state that was given must not be used again.
         """
-        outcomes, roll = state.roll.accept(outcomes)
-        state = replace(state, roll=roll, arrived=state.arrived + len(outcomes))
+        outcomes, in_flight = state.in_flight.accept(outcomes)
+        state = replace(state, in_flight=in_flight, arrived=state.arrived + len(outcomes))
         for outcome in outcomes:
             mutating = outcome.candidate.purpose == "fitness"
             state = self._played(state, outcome) if mutating else self._observed(state, outcome)
@@ -270,7 +268,7 @@ class GPO:
         )
         return replace(state, archive=archive)
 
-    def stage(self, state: GPOState) -> str:
+    def learning_phase(self, state: GPOState) -> str:
         """What there is to learn now: the mutation, the selection of couples, a part of the crossover, or nothing."""
         learner = state.learner
         if learner.iterations < state.iterations:
@@ -282,21 +280,21 @@ class GPO:
             return "crossover"
         return ""
 
-    def due(self, state: GPOState) -> int:
+    def steps_owed(self, state: GPOState) -> int:
         """The gradient steps of each policy in the next `learn`; of a crossover that takes none, one."""
-        stage = self.stage(state)
-        return {"": 0, "learning": self.mutation.steps}.get(stage, 1)
+        phase = self.learning_phase(state)
+        return {"": 0, "learning": self.mutation.steps}.get(phase, 1)
 
-    def further(self, state: GPOState) -> int:
+    def still_to_ask(self, state: GPOState) -> int:
         """The experts or students of a crossover that is under way."""
         return 0 if self._collects(state) is None else self.population
 
     def learn(self, key: Array, state: GPOState) -> GPOState:
         """Do what there is to learn."""
-        stage = self.stage(state)
-        if not stage:
+        phase = self.learning_phase(state)
+        if not phase:
             return state
-        do = {"learning": self._mutated, "selecting": self._selected, "crossover": self._crossed}[stage]
+        do = {"learning": self._mutated, "selecting": self._selected, "crossover": self._crossed}[phase]
         return replace(state, learner=do(key, state))
 
     def _mutated(self, key: Array, state: GPOState) -> GPOLearner:
@@ -358,22 +356,32 @@ class GPO:
         members = breeding.heirs(learner.members, children, learner.genetics.stronger(fitness))
         return replace(learner, members=members, bred=learner.bred + 1)
 
-    def champion(self, state: GPOState) -> int:
-        """Who brought most in the latest iterations of the round; of children that have not played yet, whose parents did."""
+    def best_member(self, state: GPOState) -> int:
+        """The member that earned most in the latest iterations of the round; of children that have not played yet, whose parents did."""
         means = np.array([np.mean(row[~np.isnan(row)]) if np.isfinite(row).any() else -np.inf for row in state.scores])
         if state.learner.bred and state.learner.bred * self.iterations == state.iterations:
             means = means[state.learner.genetics.couples].sum(axis=1)
         return int(np.argmax(means))
 
+    forget_workers = forget_workers
+
+    def champion(self, state: GPOState) -> StochasticPolicy:
+        """The policy of the best member."""
+        return trees.take(state.learner.members.policy, self.best_member(state))
+
     def policies(self, state: GPOState) -> dict[str, StochasticPolicy]:
         """What is worth testing: the champion, without noise."""
-        return {"champion": trees.take(state.learner.members.policy, self.champion(state))}
+        return {"champion": self.champion(state)}
 
     def report(self, state: GPOState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """What a record of the iteration says besides its outcomes."""
         learner, names = state.learner, Report._fields
         figures = {name: learner.reports[:, k].tolist() for k, name in enumerate(names)}
-        own = {"round": int(learner.bred) + 1, "iteration": int(learner.iterations), "champion": self.champion(state)}
+        own = {
+            "round": int(learner.bred) + 1,
+            "iteration": int(learner.iterations),
+            "champion": self.best_member(state),
+        }
         own |= {"updates": int(learner.iterations) * self.mutation.steps, "near": learner.near.sum(axis=1).tolist()}
         if any(o.candidate.purpose == "expert" for o in outcomes) or (learner.bred and not self._frames):
             own["couples"] = learner.genetics.couples.tolist()

@@ -16,7 +16,7 @@ from genepool.errors import UserError
 from genepool.runs.evaluation import episode_seeds
 from genepool.runs.folder import Folder
 from genepool.runs.policy import load
-from genepool.runs.training import rebuild_algorithm
+from genepool.runs.rebuilding import rebuild_task
 from genepool.workers.local import Ticket, play, returns
 
 FPS = 25  # pictures a second, which a GIF can keep to
@@ -93,7 +93,7 @@ def star(run: str | Path, task: Any = None) -> Star:
     """The champion of a run, ready to be watched."""
     folder = Folder(run)
     config, champion = folder.config, load(folder.path)
-    trained = rebuild_algorithm(config, task).task
+    trained = rebuild_task(config, task)
     id = trained.id if trained.engine == "gymnasium" else gymnasium_engine.id_of(trained.id)
     if id is None:
         raise UserError(f"{trained.id} cannot be watched: Gymnasium does not have it, and EnvPool draws no pictures")

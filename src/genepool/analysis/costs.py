@@ -7,7 +7,7 @@ from dataclasses import replace
 import jax
 
 from genepool import buffer
-from genepool.algorithms import PRESETS
+from genepool.algorithms.assemble import assembled
 from genepool.environments.task import Task
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
@@ -40,13 +40,13 @@ def measure_costs(
 
 def costs_of(preset: str, task: Task) -> Costs:
     """Seconds per critic step, actor step and environment step of a preset's sizes on this machine."""
-    algorithm = PRESETS[preset](task, replay=20_000)
+    algorithm = assembled(preset, task, {"replay": 20_000})
     learner, workers = algorithm.learner, LocalWorkers(task)
     state = algorithm.init(jax.random.key(0))
     actor = algorithm.policies(state)["champion"]
     try:
         (outcome,) = workers.map([Candidate(Individual(actor, None), (0,))])
-        replay = buffer.record(state.replay, outcome.transitions)
+        replay = buffer.record(state.experience.replay, outcome.transitions)
         teacher, key = learner.teacher(state.learner.inner), jax.random.key(1)
 
         def critic_step(steps: int) -> None:

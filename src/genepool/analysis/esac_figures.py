@@ -73,7 +73,7 @@ def sensitivity(folders: Sequence[Folder]) -> dict[str, dict[float | str, list[f
         if not len(returns):
             raise UserError(f"{folder.path} was not tested yet: there is no return to draw")
         tuning = evolver["tuning"] or {"part": "no tuning"}
-        at = tuning["clip"] if tuning["part"] == "AMT" else tuning["part"]
+        at = tuning["clip"] if "clip" in tuning else tuning["part"]
         found.setdefault(_task(config), {}).setdefault(at, []).append(float(moving_average(returns.mean(axis=1))[-1]))
     return found
 

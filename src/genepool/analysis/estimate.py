@@ -20,8 +20,9 @@ from typing import Any
 import jax
 
 from genepool.learning.lessons import Lesson
-from genepool.runs.training import train
-from genepool.schedule import Algorithm, Clock, synchronous
+from genepool.protocols import Algorithm
+from genepool.runs.training import start
+from genepool.schedule import Clock, synchronous
 from genepool.types import Candidate, Individual
 from genepool.workers import crew
 from genepool.workers.local import LocalWorkers, hands
@@ -85,11 +86,11 @@ def predict(measured: Measured, frames: float) -> Estimate:
     return Estimate(seconds, measured.memory + measured.row * min(played, measured.rows))
 
 
-def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
+def measure(algorithm: Algorithm, begun: float) -> Measured:
     """Measure an algorithm on this machine. `begun` is how many seconds ago the process was started."""
     small, started = in_small(algorithm), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="estimate-") as folder:
-        run = train(small, 1e15, 0, Path(folder) / "run", preset)
+        run = start(small, 1e15, 0, Path(folder) / "run")
         ready, records = time.perf_counter(), []
         for record in run:
             records.append(record)
@@ -105,7 +106,7 @@ def measure(algorithm: Algorithm, preset: str, begun: float) -> Measured:
         crossing = _crossing(algorithm, workers)
     finally:
         workers.close()
-    replay = getattr(state, "replay", None)
+    replay = state.experience.replay if hasattr(state, "experience") else None
     return Measured(
         start=begun + ready - started + _compiling(records),
         generation=generation,

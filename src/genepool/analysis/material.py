@@ -10,18 +10,21 @@ import numpy as np
 from jax import Array
 
 from genepool import trees
+from genepool.algorithms.alone import LearnerAlone
 from genepool.algorithms.gpo import GPO, GPOState
 from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.evolution.crossover import Distillation, RowCopy
-from genepool.evolution.genetic import cross
+from genepool.evolution.genetic import GenerationalGA
+from genepool.evolution.genetic_shared import cross
 from genepool.evolution.imitation import ParameterSpace, StateSpace
 from genepool.evolution.mutation import Gaussian, Proximal
+from genepool.evolution.steady import SteadyStateGA
 from genepool.networks import deterministic
 from genepool.runs import checkpoint
 from genepool.runs.folder import Folder
-from genepool.runs.training import rebuild_algorithm
-from genepool.types import Individual
+from genepool.runs.rebuilding import check_resumable, rebuild_algorithm
+from genepool.types import Candidate, Individual
 from genepool.workers.local import LocalWorkers
 
 Couples = Sequence[tuple[int, int]]  # parents by their places in the population
@@ -91,7 +94,7 @@ class Imitated:
             while state.learner.bred == done:
                 k_learn, k_ask, k_tell = jax.random.split(jax.random.fold_in(key, turn), 3)
                 state, turn = algorithm.learn(k_learn, state), turn + 1
-                if wanted := algorithm.further(state):
+                if wanted := algorithm.still_to_ask(state):
                     candidates, state = algorithm.ask(k_ask, state, wanted)
                     state = algorithm.tell(k_tell, state, workers.map(candidates))
         finally:
@@ -99,20 +102,21 @@ class Imitated:
         return state.learner.members.policy
 
 
-def load(run: str | Path, task: Any = None) -> Material:
+def load(run: str | Path, task: Any = None, parts: Sequence[type] = ()) -> Material:
     """The population of a run's newest checkpoint and what to breed it by. Nothing in the folder is changed."""
     folder = Folder(run)
     config = folder.config
-    algorithm = rebuild_algorithm(config, task)
+    check_resumable(folder.path, config)
+    algorithm = rebuild_algorithm(config, task, parts)
     if not folder.checkpoints:
         raise UserError(f"{folder.path} has no checkpoint yet: train it further, or give another run folder")
     key = jax.random.key(config["seed"])
     state, facts = checkpoint.load(folder.checkpoints[-1], algorithm.init(key))
-    state = replace(state, roll=state.roll.lose())
+    state = algorithm.forget_workers(state)
     individuals = population(algorithm, state, key)
     if len(individuals) < 2:
         raise UserError(f"{folder.path} has no population to breed from: give a run that evolves one")
-    operators = _of_gpo if isinstance(algorithm, GPO) else _of_erl
+    operators = _of_gpo if isinstance(algorithm, GPO) else _of_evolver
     known = {name: config[name] for name in ("preset", "task", "engine", "seed")}
     known |= {"generation": facts["generation"], "frames": facts["frames"]}
     return Material(individuals, *operators(algorithm, state, individuals), algorithm.task, known)
@@ -122,31 +126,35 @@ def population(algorithm: Any, state: Any, key: Array) -> list[Individual]:
     """The individuals that a state holds, or, of a strategy that holds none, those it would try next, before any lesson."""
     if isinstance(algorithm, GPO):
         return [Individual(trees.take(state.learner.members.policy, k), None) for k in range(algorithm.population)]
-    brood = getattr(state, "brood", None)
-    if brood is not None:
-        tried = ~np.isnan(brood.fitness)  # in a steady state, places may still be free
-        return [trees.take(brood.members, slot) for slot in np.flatnonzero(tried)]
-    if not hasattr(state, "strategy"):
+    if isinstance(algorithm, LearnerAlone):
         return []
+    if isinstance(algorithm.evolver, GenerationalGA):
+        return [trees.take(state.evolver.members, slot) for slot in range(algorithm.evolver.population)]
+    if isinstance(algorithm.evolver, SteadyStateGA):
+        tried = ~np.isnan(state.evolver.fitness)  # slots may still be free
+        return [trees.take(state.evolver.members, slot) for slot in np.flatnonzero(tried)]
     asked = [c for c in algorithm.ask(key, state, algorithm.generation)[0] if c.purpose == "fitness"]
-    # a member of ESAC is a seed, and acts only once its step is taken
-    moved = lambda c: c.lesson(c.individual.actor) if getattr(c.lesson, "brief", False) else c.individual.actor
-    return [Individual(deterministic(moved(candidate)), None) for candidate in asked]
+    return [Individual(deterministic(_perturbed(candidate)), None) for candidate in asked]
 
 
-def _of_erl(algorithm: Any, state: Any, individuals: list[Individual]) -> tuple[dict, dict, str]:
+def _perturbed(candidate: Candidate) -> Any:
+    """The actor that a candidate stands for, before any lesson."""
+    actor, perturbation = candidate.individual.actor, candidate.perturbation
+    return perturbation(actor) if perturbation is not None else actor
+
+
+def _of_evolver(algorithm: Any, state: Any, individuals: list[Individual]) -> tuple[dict, dict, str]:
     """PDERL's four operators, those of the run as it has them, and what of them its population cannot be bred by."""
-    own = getattr(algorithm, "evolver", None)
-    parts = [getattr(own, name, None) for name in ("crossover", "mutation")]
+    parts = [getattr(algorithm.evolver, name, None) for name in ("crossover", "mutation")]
     chosen = lambda usual: next((part for part in parts if type(part) is type(usual)), usual)
     crossovers = {"row copy": OneByOne(chosen(RowCopy()), individuals)}
     mutations = {"Gaussian": chosen(Gaussian())}
     if individuals[0].memory is None:
         return crossovers, mutations, "the run keeps no genetic memories: no distillation, no proximal mutation"
     mutations = {"proximal": chosen(Proximal())} | mutations
-    if algorithm.learner is None:
+    if not hasattr(algorithm, "learner"):
         return crossovers, mutations, "the run has no critic: no distillation"
-    critic = algorithm.learner.critic(state.learner)
+    critic = algorithm.learner.critic(getattr(state.learner, "inner", state.learner))
     return {"distillation": OneByOne(chosen(Distillation()), individuals, critic)} | crossovers, mutations, ""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from genepool.analysis.standins import NOBODY, PretendedAESRL, PretendedCEMRL, PretendedWorkers, Tally
 from genepool.errors import UserError
-from genepool.schedule import Clock, asynchronous, synchronous
+from genepool.schedule import generation
 from genepool.types import Candidate
 from genepool.workers.virtual import Costs, VirtualWorkers
 
@@ -102,14 +102,13 @@ def _run(system: System, count: int, costs: Costs, lengths: Sequence[int], frame
     scale = min(1.0, MOST_CANDIDATES * float(np.mean(lengths)) / frames)
     start = PretendedCEMRL.start * scale
     algorithm = PretendedAESRL(start) if system.schedule == "asynchronous" else PretendedCEMRL(start)
-    schedule = asynchronous if system.schedule == "asynchronous" else synchronous
     charged = replace(costs, critic=0.0) if system.parallel_critic else costs
     workers = VirtualWorkers(PretendedWorkers(lengths), count, charged)
     key = jax.random.key(0)
-    state, clock, tested = algorithm.init(key), Clock(), 0
+    state, tested = algorithm.init(key), 0
     while state.frames < frames * scale:
         left = frames * scale - state.frames
-        state, _ = schedule(algorithm, workers, jax.random.fold_in(key, state.told), state, clock, left)
+        state, _ = generation(algorithm, workers, jax.random.fold_in(key, state.told), state, frames=left)
         if system.tests and state.frames - tested >= system.test_every:
             workers.map([Candidate(NOBODY, (0,) * system.tests, number=state.told, purpose="champion test")])
             tested = state.frames

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import Array
 
+from genepool.parts import part
 from genepool.types import Candidate, Individual, Outcome, Transitions
 
 NOBODY = Individual(None, None)
@@ -16,6 +18,10 @@ class Lesson:
     """A lesson of which only the length matters."""
 
     steps: int
+
+    def __call__(self, actor: Any) -> Any:
+        """The actor as it is."""
+        return actor
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Tally:
     recent: tuple[int, ...] = ()  # lengths of the last ten episodes, of a generation of CEM-RL
 
 
-@dataclass(frozen=True)
+@part
 class StandIn:
     """What CEM-RL and AES-RL have in common here: all outcomes are counted."""
 
@@ -47,7 +53,7 @@ class StandIn:
         return Tally()
 
     def tell(self, key: Array, state: Tally, outcomes: Sequence[Outcome]) -> Tally:
-        """Count them. Those that are told together lag behind nothing in their own company."""
+        """Count them. Outcomes told together add no lag to each other."""
         lags = [state.told - outcome.candidate.version for outcome in outcomes]
         lengths = [outcome.frames for outcome in outcomes]
         frames = state.frames + sum(lengths)
@@ -62,22 +68,28 @@ class StandIn:
             recent=(*state.recent, *lengths)[-self.window :],
         )
 
-    def stage(self, state: Tally) -> str:
+    def learning_phase(self, state: Tally) -> str:
         """It has one: learning."""
         return "learning"
 
-    def further(self, state: Tally) -> int:
-        """Nothing: a generation is asked for at once."""
+    def still_to_ask(self, state: Tally) -> int:
+        """None: a generation is asked for at once."""
         return 0
+
+    def steps_owed(self, state: Tally) -> int:
+        """Each stand-in has its own rule."""
+        raise NotImplementedError
 
     def learn(self, key: Array, state: Tally) -> Tally:
         """The critic's steps, counted."""
-        return replace(state, learner=state.learner + self.due(state))
+        return replace(state, learner=state.learner + self.steps_owed(state))
 
 
-@dataclass(frozen=True)
+@part
 class PretendedCEMRL(StandIn):
     """CEM-RL: ten at a time, after the warm-up half of them with lessons of S_prev steps after S_prev of the critic."""
+
+    schedule: ClassVar[str] = "synchronous"
 
     generation: int = 10  # N
     pupils: int = 5  # n_grad: the first of each generation
@@ -93,14 +105,16 @@ class PretendedCEMRL(StandIn):
         ]
         return candidates, replace(state, asked=state.asked + n)
 
-    def due(self, state: Tally) -> int:
+    def steps_owed(self, state: Tally) -> int:
         """As many critic steps as the generation had frames."""
         return state.owed - state.learner
 
 
-@dataclass(frozen=True)
+@part
 class PretendedAESRL(StandIn):
     """AES-RL: after the warm-up half of the candidates have lessons of S_10 steps (Eq. 3); all have a reference."""
+
+    schedule: ClassVar[str] = "asynchronous"
 
     generation: int = 100  # tells in a round; nothing depends on it
     references: int = 5  # episodes of the mean beside each candidate
@@ -121,20 +135,22 @@ class PretendedAESRL(StandIn):
                     state = replace(state, lessons=state.lessons + 1)
                 else:
                     state = replace(state, plays=state.plays + 1)
-            beside = (0,) * self.references
+            seeds = (0,) * self.references
             candidates.append(
-                Candidate(NOBODY, (0,), lesson=lesson, reference_seeds=beside, number=state.asked, version=state.told)
+                Candidate(NOBODY, (0,), lesson=lesson, reference_seeds=seeds, number=state.asked, version=state.told)
             )
             state = replace(state, asked=state.asked + 1)
         return candidates, state
 
-    def due(self, state: Tally) -> int:
+    def steps_owed(self, state: Tally) -> int:
         """A chunk, as long as there are no more critic steps than frames."""
         return self.chunk if self.start <= state.frames >= state.learner + self.chunk else 0
 
 
 class PretendedWorkers:
     """Inner workers that play nothing: the lengths of a candidate's episodes are drawn by its number."""
+
+    name = "pretended"
 
     def __init__(self, lengths: Sequence[int]):
         self.lengths = np.asarray(lengths)
@@ -144,12 +160,12 @@ class PretendedWorkers:
         return [self._outcome(candidate) for candidate in candidates]
 
     def _outcome(self, candidate: Candidate) -> Outcome:
-        own, beside = len(candidate.seeds), len(candidate.reference_seeds)
+        own, reference = len(candidate.seeds), len(candidate.reference_seeds)
         rng = np.random.default_rng((1, 1 + candidate.number))
-        drawn = self.lengths[rng.integers(len(self.lengths), size=own + beside)]
+        drawn = self.lengths[rng.integers(len(self.lengths), size=own + reference)]
         reward = np.broadcast_to(np.float32(0.0), int(drawn[:own].sum()))  # of that length, but without memory
         rows = Transitions(None, None, reward, None, None)
-        return Outcome(candidate, NOBODY, (0.0,) * own, rows, (0.0,) * beside, int(drawn[own:].sum()))
+        return Outcome(candidate, NOBODY, (0.0,) * own, rows, (0.0,) * reference, int(drawn[own:].sum()))
 
     def close(self) -> None:
         """There is nothing to free."""

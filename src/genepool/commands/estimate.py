@@ -1,6 +1,5 @@
 """genepool estimate: how long a run will take here, and how much memory, before it is begun."""
 
-import math
 import sys
 import time
 
@@ -24,20 +23,21 @@ def main(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE, end="")
         return 0
-    preset, options = chosen("estimate", argv)
+    algorithm, options = chosen("estimate", argv)
+    frames = algorithm.budget if options.frames is None else options.frames
     if options.workers != "local":
         raise UserError("estimate measures this machine alone: leave --workers out; `genepool simulate` has workers")
 
-    if not (math.isfinite(options.frames) and options.frames >= 1):
-        raise UserError(f"frames must be a positive number, not {options.frames}")
-
     from genepool.analysis.estimate import measure, predict
     from genepool.runs.display import duration
+    from genepool.runs.rebuilding import positive
+
+    frames = positive(frames)
 
     print("measuring", file=sys.stderr)
-    measured = measure(options.algorithm, preset, before + time.perf_counter() - entered)
-    found = predict(measured, options.frames)
-    print(f"{preset} on {options.algorithm.task.id}, {int(options.frames):,} frames, {cores()} cores")
+    measured = measure(algorithm, before + time.perf_counter() - entered)
+    found = predict(measured, frames)
+    print(f"{algorithm.preset} on {algorithm.task.id}, {frames:,} frames, {cores()} cores")
     print(f"time    {duration(found.total)}: " + ", ".join(f"{k} {duration(v)}" for k, v in found.seconds.items()))
     print(f"memory  {found.memory / 1e9:.2f} GB at most")
     print(

@@ -23,6 +23,7 @@ def main(argv: list[str]) -> int:
         embedding: Literal["tsne", "pca"] = "tsne",
         out: Path | None = None,
         task: str | None = None,
+        part: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     ) -> int:
         """Breed children by both crossovers and both mutations from the newest checkpoint, play them, and draw what they do.
 
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
             embedding: How the states of that pair's policies are laid in a plane, t-SNE or principal components.
             out: Where to write the figures and operators.csv; by default operators in the run folder.
             task: The task again, as module:function, where it is code of your own.
+            part: A part of your own that the run has, as module:Class; once for each.
         """
         if pairs < 1 or episodes < 1 or not 1 <= show <= pairs or not sigmas or min(sigmas) <= 0:
             raise UserError("pairs and episodes are 1 or more, sigmas above 0, and show one of the pairs")
@@ -48,11 +50,12 @@ def main(argv: list[str]) -> int:
 
         from rich.console import Console
 
+        from genepool.algorithms.options import imported_part
         from genepool.analysis import operator_report as report
         from genepool.analysis.material import load
         from genepool.analysis.operator_study import draw, episodes_of, frames_to_breed, study
 
-        material = load(run, task)
+        material = load(run, task, [imported_part(own) for own in part])
         folder, console = out or run / "operators", Console(highlight=False, width=None if sys.stdout.isatty() else 140)
         folder.mkdir(parents=True, exist_ok=True)
         facts = material.facts

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-from genepool.commands.drive import drive
 from genepool.errors import UserError
 from genepool.options import parsed
 
@@ -18,6 +17,7 @@ def main(argv: list[str]) -> int:
         frames: float | None = None,
         workers: str | None = None,
         address: str | None = None,
+        part: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     ) -> int:
         """Go on with a run from its last checkpoint, exactly as if it had never stopped.
 
@@ -27,12 +27,15 @@ def main(argv: list[str]) -> int:
             frames: Train up to this many frames instead of what the run was started with.
             workers: Where candidates are tried, local or ray:N; none: as the run was started.
             address: The Ray cluster to join; none: one is started on this machine.
+            part: A part of your own that the run has, as module:Class; once for each.
         """
+        from genepool.algorithms.options import imported_part
+        from genepool.follow import follow
         from genepool.runs.training import resume as resumed
 
-        run = resumed(run, task, frames, workers, address)
+        run = resumed(run, task, frames, workers, address, [imported_part(own) for own in part])
         if run.done:
             raise UserError(f"{run.folder.path} is finished at {run.frames:,} frames: give --frames for more")
-        return drive(run)
+        return follow(run)
 
     return parsed(resume, "genepool resume", argv)

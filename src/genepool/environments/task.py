@@ -4,50 +4,30 @@ import difflib
 import importlib
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated, Any, Literal, Protocol
-
-import numpy as np
-import tyro
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Literal
 
 from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
 from genepool.machine import cores
+from genepool.parts import part
 
 ENGINES = ("mujoco", "envpool", "gymnasium")  # in the order in which they are asked for a task
 
 
-class Engine(Protocol):
-    """Plays episodes side by side. What an episode brings depends on its seed and its actions alone."""
-
-    def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
-        """Start one episode per seed, on at most so many threads of its own; the first observations."""
-
-    def restart(self, which: np.ndarray) -> np.ndarray:
-        """Start the next episode of these, given by index, whose chance goes on where it was; the first observations."""
-
-    def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each.
-
-        A time limit that the task's spaces name is the player's to watch; an engine need not call it truncated.
-        """
-
-    def close(self) -> None:
-        """Free what it holds."""
-
-
-@dataclass(frozen=True)
+@part
 class Task:
     """What is to be learnt, and how its episodes are played."""
 
-    id: Annotated[str, tyro.conf.Suppress]
+    id: str  # the environment's name; of one's own, module:function
     engine: Literal["mujoco", "envpool", "gymnasium"] = "gymnasium"  # what runs the environments
     # as the ERL family's code: reaching the time limit counts as the end of the task
     truncation_is_terminal: bool = False
     max_steps: int | None = None  # cut episodes to this length; none: the environment's own limit
-    make: Annotated[Callable[[], Any] | None, tyro.conf.Suppress] = None
+    make: Callable[[], Any] | None = None  # makes an environment of one's own
 
     def __post_init__(self):
         if self.max_steps is not None and self.max_steps < 1:
@@ -78,8 +58,8 @@ class Task:
         """Cores that may play it: all, but one for code of a user's own, which may depend on what this process does."""
         return cores() if self.make is None else 1
 
-    def open(self) -> Engine:
-        """A new engine for this task."""
+    def open(self) -> Any:
+        """A new engine for this task: an `Engine` of `genepool.protocols`."""
         module = _engine(self.engine)
         if self.engine == "mujoco":
             return module.MuJoCoEngine(self.id)
@@ -95,6 +75,8 @@ class Task:
 def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Task:
     """A task by its id, by "module:function", or by a function that makes the environment.
 
+    Its id is the same either way, so that runs from Python and from the shell are compared with each other.
+
     Some of MuJoCo's robots are run in batches of our own, other tasks by EnvPool where it is installed and has them, and
     all the rest by Gymnasium. DM Control's tasks are EnvPool's, and go by their usual names, such as CheetahRun; their
     observations are laid flat in DM Control's own order. Gymnasium's may have options,
@@ -105,11 +87,11 @@ def find(task: str | Callable[[], Any] | Task, engine: str | None = None) -> Tas
     if engine not in (None, *ENGINES):
         raise UserError(f"there is no engine {engine!r}: choose one of {', '.join(ENGINES)}")
     if callable(task):
-        return _made_by(task, getattr(task, "__qualname__", type(task).__name__), engine)
+        return _made_by(task, _name_of(task), engine)
     plain, mark, options = task.partition("?")
     module, _, name = plain.partition(":")
     if name:
-        own = getattr(_imported(module, plain), name, None)
+        own = _attribute(_imported(module, plain), name)
         if callable(own) and mark:
             raise UserError(f"{plain} is code of your own and takes no options: give it what it needs in {module}")
         if callable(own):
@@ -141,6 +123,35 @@ def _made_by(make: Callable[[], Any], name: str, engine: str | None) -> Task:
     if engine not in (None, "gymnasium"):
         raise UserError(f"the engine {engine} has its own tasks only: leave --engine out for an environment of yours")
     return _checked(Task(name, "gymnasium", make=make))
+
+
+def _name_of(make: Callable[[], Any]) -> str:
+    """A function or class as module:name, which is what it is called by in the shell."""
+    if isinstance(make, partial):
+        module, _, name = _name_of(make.func).partition(":")
+        return f"{module}:partial({name})"
+    named = make if hasattr(make, "__qualname__") else type(make)
+    module = named.__module__
+    if module == "__main__":
+        module = _name_of_main() or module
+    return f"{module}:{named.__qualname__}"
+
+
+def _name_of_main() -> str | None:
+    """The name by which others import what runs as the main program; none where it is no file."""
+    main = sys.modules["__main__"]
+    if getattr(main, "__spec__", None):  # python -m
+        return main.__spec__.name
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else None
+
+
+def _attribute(module: Any, name: str) -> Any:
+    """What a module calls by this name, which may have dots; none where there is nothing."""
+    found = module
+    for plain in name.split("."):
+        found = getattr(found, plain, None)
+    return found
 
 
 def _imported(module: str, task: str) -> Any:

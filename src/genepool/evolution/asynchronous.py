@@ -1,12 +1,12 @@
 """AES-RL (Lee et al. 2020): an evolution strategy that moves with every single outcome.
 
-How far the mean goes towards an individual (Eq. 4) is up to a mean rule (Eq. 5 to 10), what becomes of the variance
-(Eq. 11) up to a variance rule (Eq. 12, or the one-fifth success rule); any two of them go together (Table 2).
+A mean rule (Eq. 5 to 10) decides how far the mean moves towards an individual (Eq. 4). A variance rule (Eq. 12, or the
+one-fifth success rule) decides how the variance changes (Eq. 11). Any two of them go together (Table 2).
 `RankES` is the asynchronous rank-based strategy that the paper compares with.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -14,11 +14,12 @@ import numpy as np
 from jax import Array
 
 from genepool.errors import UserError
-from genepool.evolution.distribution import Archive, Told, empty_archive, log_weights, ranked
+from genepool.evolution.distribution import KNOWN, Archive, Results, check_size, empty_archive, log_weights, ranked
+from genepool.parts import part
 from genepool.trees import host_random
 
 
-@dataclass(frozen=True)
+@part
 class FullMove:
     """Eq. 5, (1+1)-ES: p = 1 if f(z) > f(mu), else 0."""
 
@@ -27,7 +28,7 @@ class FullMove:
         return 1.0 if z > mu else 0.0
 
 
-@dataclass(frozen=True)
+@part
 class LinearRange:
     """Eq. 6 and 7: p = p_sg clip((f(z) - f(mu)) / r, -1, 1), where r is the scale."""
 
@@ -40,13 +41,13 @@ class LinearRange:
         return sign * min(1.0, max(-1.0, (z - mu) / scale))
 
 
-@dataclass(frozen=True)
+@part
 class SigmoidRange:
     """Eq. 8: p = p_sg / (1 + exp(-(f(z) - f(mu)) / r)). The authors' code has no p_sg: worse individuals attract too."""
 
     signed: bool = False  # the printed equation: p_sg is p+ for a better individual, p- for another
-    p_plus: float = 1.0
-    p_minus: float = 0.0
+    p_plus: float = 1.0  # p+: weight of a better individual, where signed
+    p_minus: float = 0.0  # p-: weight of a worse one, where signed
 
     def __call__(self, z: float, mu: float, scale: float) -> float:
         """How far the mean moves towards an individual of fitness z."""
@@ -55,19 +56,20 @@ class SigmoidRange:
         return sign * (1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x)))
 
 
-@dataclass(frozen=True)
+@part
 class AbsoluteBaseline:
     """Eq. 9: p = (f(z) - f_b) / ((f(mu) - f_b) + (f(z) - f_b)), with f_b = -scale.
 
-    In [0, 1] and 0 below the baseline, as the authors' code; where the mean itself is not above the baseline, where the
-    equation has its pole, it is a full move to whatever is better.
+    In [0, 1] and 0 below the baseline, as in the authors' code. The equation has its pole where the mean itself is not
+    above the baseline: there p is 1 for a better individual, else 0.
     """
 
     printed: bool = False  # the printed equation, in [-1, 1]
 
     def __call__(self, z: float, mu: float, scale: float) -> float:
         """How far the mean moves towards an individual of fitness z."""
-        above, mean_above = z + scale, mu + scale
+        above = z + scale  # f(z) - f_b
+        mean_above = mu + scale
         if self.printed:
             total = above + mean_above
             return min(1.0, max(-1.0, above / total)) if total else 0.0
@@ -76,26 +78,26 @@ class AbsoluteBaseline:
         return min(1.0, above / (above + mean_above)) if above > 0.0 else 0.0
 
 
-@dataclass(frozen=True)
+@part
 class RelativeBaseline:
     """Eq. 10: the same with a baseline below the mean: p = (d + f_b) / (d + 2 f_b) with d = f(z) - f(mu), f_b the scale."""
 
     printed: bool = False  # the printed equation: below the baseline the mean moves away, by p-
-    p_plus: float = 1.0
-    p_minus: float = 0.0
+    p_plus: float = 1.0  # p+: weight above the baseline, where printed
+    p_minus: float = 0.0  # p-: weight below it, where printed
 
     def __call__(self, z: float, mu: float, scale: float) -> float:
         """How far the mean moves towards an individual of fitness z."""
         above = z - mu + scale  # f(z) - f_rb
         if self.printed:
             if above <= -scale:
-                return 0.0  # the pole, and what is beyond it
+                return 0.0  # at the pole and beyond it
             sign = self.p_plus if above > 0.0 else self.p_minus
             return sign * min(1.0, max(-1.0, above / (scale + above)))
         return above / (above + scale) if above > 0.0 else 0.0
 
 
-@dataclass(frozen=True)
+@part
 class FixedN:
     """Eq. 11 with a fixed n: v' = v + ((z - mu)(z - mu') - v) / n, with (z - mu') = (1 - p)(z - mu)."""
 
@@ -106,9 +108,9 @@ class FixedN:
         return v + ((1.0 - p) * deviation**2 - v) / self.n
 
 
-@dataclass(frozen=True)
+@part
 class AdaptiveN:
-    """Eq. 12: the same with n = max((1 - p) / p, n_min). At n_min = 1, whoever has p > 1/2 replaces the variance whole."""
+    """Eq. 12: the same with n = max((1 - p) / p, n_min). At n_min = 1 and p > 1/2 nothing of the old variance is left."""
 
     n_min: float = 1.0  # the smallest n; the paper and the authors' code have 1
 
@@ -121,14 +123,14 @@ class AdaptiveN:
         return v + ((1.0 - p) * deviation**2 - v) / self.n(p) if p > 0.0 else v
 
 
-@dataclass(frozen=True)
+@part
 class SuccessRule:
-    """The one-fifth rule: where more than a fifth of the last individuals were better, the variance grows, else it shrinks."""
+    """The one-fifth rule: if more than a fifth of the last individuals were better, the variance grows, else it shrinks."""
 
     goal: float = 0.2  # the share of successes to keep
-    factor: float = 0.99  # what the variance shrinks by, or grows by its inverse
-    window: int = 10  # individuals that are looked back on
-    frozen: bool = False  # as the authors' code: only the first ones are ever looked at
+    factor: float = 0.99  # the variance is multiplied by it, or divided
+    window: int = 10  # how many of the last individuals count
+    frozen: bool = False  # as the authors' code: the first individuals count for ever
 
     def __call__(self, v: np.ndarray, deviation: np.ndarray, p: float, window: np.ndarray) -> np.ndarray:
         """The variance after the outcomes in the window, oldest first, NaN where there are fewer."""
@@ -146,29 +148,35 @@ class AsynchronousState(eqx.Module):
     p: np.ndarray  # of the last outcome
 
 
-@dataclass(frozen=True)
+@part
 class AsynchronousES:
-    """Eq. 4 and 11: mu' = (1 - p) mu + p z, and the variance follows. Told one by one, in any order."""
+    """Eq. 4 and 11: mu' = (1 - p) mu + p z, and the variance follows. Results are told in any order."""
 
-    compares: ClassVar[bool] = True  # an outcome is judged beside the mean's own fitness
-    samples_ahead: ClassVar[bool] = False  # the state holds no sample that is handed out next
+    needs_reference: ClassVar[bool] = True  # whether an outcome is compared with the fitness of the mean
+    takes_lessons: ClassVar[bool] = True  # whether an individual that learnt before it was tried may be told
+    has_upcoming: ClassVar[bool] = False  # whether its state has `sample`, rows that are handed out in order
 
     mean_rule: FullMove | LinearRange | SigmoidRange | AbsoluteBaseline | RelativeBaseline = field(
         default_factory=RelativeBaseline
     )  # how far the mean moves
-    variance_rule: FixedN | AdaptiveN | SuccessRule = field(default_factory=AdaptiveN)  # what becomes of the variance
+    variance_rule: FixedN | AdaptiveN | SuccessRule = field(default_factory=AdaptiveN)  # how the variance changes
     scale: float = 2000.0  # r, f_b: the difference in fitness that counts as large on the task
     initial_variance: float = 1e-3  # sigma_init, a variance
-    variance_floor: float = 1e-5  # no variance falls below
-    variance_cap: float = math.inf  # or rises above
+    variance_floor: float = 1e-5  # no variance falls below it
+    variance_cap: float = math.inf  # no variance rises above it
     smallest_p: float = 1e-3  # below it, the variance is left as it is
     population: int = 10  # candidates between two records, whose frames are a lesson's steps
+    reference_episodes: int = 5  # of the mean beside every individual
+    reference_cache: bool = False  # count episodes of the same mean that are known already
 
     def __post_init__(self):
-        if self.population < 1 or not 0.0 <= self.variance_floor <= self.variance_cap or self.initial_variance < 0:
+        check_size(self.population, 1)
+        if not 0.0 <= self.variance_floor <= self.variance_cap or self.initial_variance < 0:
             raise UserError("the variance floor is 0 or more and at most the cap, the initial variance 0 or more")
-        if self.scale <= 0:
-            raise UserError("the scale is a difference in fitness above 0")
+        if not self.scale > 0:
+            raise UserError(f"scale is {self.scale}: it is a difference in fitness, above 0")
+        if not 1 <= self.reference_episodes <= KNOWN:
+            raise UserError(f"reference_episodes is {self.reference_episodes}: it must lie between 1 and {KNOWN}")
 
     def init(self, key: Array, mean: np.ndarray) -> AsynchronousState:
         """A distribution around this mean."""
@@ -181,16 +189,17 @@ class AsynchronousES:
         noise = host_random(key).standard_normal((n, state.mean.size), np.float32)
         return state.mean + np.sqrt(state.variance) * noise, state
 
-    def tell(self, key: Array, state: AsynchronousState, told: Told) -> AsynchronousState:
+    def tell(self, key: Array, state: AsynchronousState, results: Results) -> AsynchronousState:
         """Move towards each in turn, as far as the rules say. What is not a number is passed over."""
-        for z, fitness, reference in zip(told.vectors, told.fitness, told.reference, strict=True):
+        for z, fitness, reference in zip(results.vectors, results.fitness, results.reference, strict=True):
             if math.isfinite(fitness) and math.isfinite(reference) and np.isfinite(z).all():
                 state = self._moved(state, z, float(fitness), float(reference))
         return state
 
     def _moved(self, state: AsynchronousState, z: np.ndarray, fitness: float, reference: float) -> AsynchronousState:
         p = self.mean_rule(fitness, reference, self.scale)
-        window, rule = state.window, self.variance_rule
+        window = state.window
+        rule = self.variance_rule
         if not (getattr(rule, "frozen", False) and not np.isnan(window).any()):
             window = np.append(window[1:], float(fitness > reference))
         mean = np.float32(1.0 - p) * state.mean + np.float32(p) * z  # Eq. 4
@@ -220,18 +229,19 @@ class RankState(eqx.Module):
     mean: np.ndarray
     variance: np.ndarray
     epsilon: np.ndarray
-    archive: Archive  # a ring; count goes on beyond its size
+    archive: Archive  # a ring, whose count goes on beyond its size
 
 
-@dataclass(frozen=True)
+@part
 class RankES:
     """The rank-based asynchronous strategy (after Glasmachers 2013): CEM's update on the last N, after every outcome."""
 
-    compares: ClassVar[bool] = False
-    samples_ahead: ClassVar[bool] = False
+    needs_reference: ClassVar[bool] = False  # whether an outcome is compared with the fitness of the mean
+    takes_lessons: ClassVar[bool] = True  # whether an individual that learnt before it was tried may be told
+    has_upcoming: ClassVar[bool] = False  # whether its state has `sample`, rows that are handed out in order
 
     population: int = 10  # N: individuals in the archive
-    replaces: Literal["oldest", "worst"] = "oldest"  # whom a new one replaces; the worst only if it is better
+    replaces: Literal["oldest", "worst"] = "oldest"  # which one a new one replaces; the worst only if it is better
     eta: float | None = None  # how far the mean moves towards the elites' mean; none: 1/N, as the authors' code
     initial_variance: float = 1e-3  # sigma_init, a variance
     epsilon: float = 1e-3  # what is added to the variance at first
@@ -239,12 +249,12 @@ class RankES:
     epsilon_decay: float = 0.90  # per N individuals
 
     def __post_init__(self):
-        if self.population < 2:
-            raise UserError("a population needs 2 individuals or more")
+        check_size(self.population)
 
     def init(self, key: Array, mean: np.ndarray) -> RankState:
-        """A distribution around this mean, and nobody in the archive."""
-        variance, archive = np.full_like(mean, self.initial_variance), empty_archive(self.population, mean.size)
+        """A distribution around this mean, and an empty archive."""
+        variance = np.full_like(mean, self.initial_variance)
+        archive = empty_archive(self.population, mean.size)
         return RankState(mean, variance, np.asarray(self.epsilon), archive)
 
     def ask(self, key: Array, state: RankState, n: int) -> tuple[np.ndarray, RankState]:
@@ -252,20 +262,23 @@ class RankES:
         noise = host_random(key).standard_normal((n, state.mean.size), np.float32)
         return state.mean + np.sqrt(state.variance) * noise, state
 
-    def tell(self, key: Array, state: RankState, told: Told) -> RankState:
-        """Take each into the archive, and once that is full, move after each. What is not a number is passed over."""
-        for z, fitness in zip(told.vectors, told.fitness, strict=True):
+    def tell(self, key: Array, state: RankState, results: Results) -> RankState:
+        """Put each into the archive. Once that is full, move after each. What is not a number is passed over."""
+        for z, fitness in zip(results.vectors, results.fitness, strict=True):
             if math.isfinite(fitness) and np.isfinite(z).all():
                 state = self._moved(state, z, float(fitness))
         return state
 
     def _moved(self, state: RankState, z: np.ndarray, fitness: float) -> RankState:
-        vectors, values, count = state.archive.vectors.copy(), state.archive.fitness.copy(), int(state.archive.count)
+        vectors = state.archive.vectors.copy()
+        values = state.archive.fitness.copy()
+        count = int(state.archive.count)
         at = count % self.population
         if self.replaces == "worst" and count >= self.population:
             at = int(np.argmin(values))
         if self.replaces == "oldest" or count < self.population or fitness > values[at]:
-            vectors[at], values[at] = z, fitness
+            vectors[at] = z
+            values[at] = fitness
         state = replace(state, archive=Archive(vectors, values, np.asarray(count + 1)))
         if count + 1 < self.population:
             return state

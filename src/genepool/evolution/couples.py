@@ -1,14 +1,14 @@
 """Couples: who has children with whom, and who is near whom (GPO, 3.1 and 3.2)."""
 
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from genepool.errors import UserError
+from genepool.parts import part
 
 
-@dataclass(frozen=True)
+@part
 class Sharing:
     """S_i = { j : KL(pi_i || pi_j) < eps }, i among them: whose rows a policy learns from in a round (GPO, equation 5)."""
 
@@ -25,7 +25,7 @@ class Sharing:
         return (kl < self.kl) | np.eye(len(kl), dtype=bool)
 
 
-@dataclass(frozen=True)
+@part
 class Fittest:
     """The best m of all couples by f = (1 - c) (R_x + R_y) + c KL(x, y), where c falls from c_0 to 0 over the rounds.
 

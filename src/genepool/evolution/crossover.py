@@ -1,7 +1,6 @@
 """Crossover: two parents become children. RowCopy (ERL), ElementCopy (ESAC) and Distillation (PDERL, Algorithm 1)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -12,10 +11,11 @@ from genepool import buffer
 from genepool.errors import UserError
 from genepool.networks import Linear, NormalisedLinear
 from genepool.optimiser import Adam, adam_init
+from genepool.parts import part
 from genepool.types import Individual
 
 
-@dataclass(frozen=True)
+@part
 class RowCopy:
     """ERL's "n-point" crossover: rows of weights are copied from one parent to the other; two children.
 
@@ -28,6 +28,7 @@ class RowCopy:
     moves: Literal["rows", "units", "segments"] = "rows"  # what is copied together
     points: int = 2  # n, the cuts per layer of "segments"
     children: ClassVar[int] = 2
+    needs_critic: ClassVar[bool] = False
 
     def __call__(self, key: Array, x: Individual, y: Individual, critic: Any = None) -> tuple[Individual, Individual]:
         """Two children, x and y with units of each other."""
@@ -62,12 +63,13 @@ class RowCopy:
         return touched & heads, touched & ~heads
 
 
-@dataclass(frozen=True)
+@part
 class ElementCopy:
     """Elements of the weight vectors change places at random, two children: ESAC's crossover to the letter of its text."""
 
     share: float = 0.5  # of the elements that do
     children: ClassVar[int] = 2
+    needs_critic: ClassVar[bool] = False
 
     def __post_init__(self):
         if not 0 <= self.share <= 1:
@@ -91,7 +93,7 @@ def imitation_targets(x: Individual, y: Individual, critic: Callable[[Array, Arr
     return jnp.where((q_x > q_y)[:, None], a_x, a_y)
 
 
-@dataclass(frozen=True)
+@part
 class Distillation:
     """PDERL Algorithm 1: the child imitates whichever parent the critic prefers in each state; one child.
 
@@ -106,6 +108,7 @@ class Distillation:
     child_starts_from: Literal["random", "worse", "better"] = "random"  # the parent whose weights the child begins with
     l2_over: Literal["batch", "elements"] = "batch"  # what the L2 term averages over; "elements" is the authors' code
     children: ClassVar[int] = 1
+    needs_critic: ClassVar[bool] = True
 
     def __post_init__(self):
         if self.batch_size < 1 or self.epochs < 0:

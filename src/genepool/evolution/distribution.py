@@ -1,10 +1,11 @@
 """Search distributions over the actor's weights: CEM (CEM-RL; AES-RL Eq. 1 and 2).
 
-Individuals are flat vectors here. A strategy is told in any portions and moves when a whole population has been told.
+Individuals are flat vectors here. Results are told in any portions. The mean moves when those of a whole population
+have been told.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -13,11 +14,14 @@ import numpy as np
 from jax import Array
 
 from genepool.errors import UserError
+from genepool.parts import part
 from genepool.trees import host_random
 
+KNOWN = 64  # returns of one and the same mean that are remembered
 
-class Told(NamedTuple):
-    """Vectors that were tried, their fitness, and that of the mean they are compared with, where they are."""
+
+class Results(NamedTuple):
+    """Vectors that were tried and their fitness. Where the strategy needs it, the fitness of the mean as well."""
 
     vectors: np.ndarray  # [n, d]
     fitness: np.ndarray  # [n]
@@ -25,7 +29,7 @@ class Told(NamedTuple):
 
 
 class Archive(eqx.Module):
-    """What was tried and not used yet."""
+    """Vectors that were tried and are not used yet, and their fitness."""
 
     vectors: np.ndarray  # [N, d]
     fitness: np.ndarray  # [N]
@@ -33,19 +37,23 @@ class Archive(eqx.Module):
 
 
 def empty_archive(size: int, dimension: int) -> Archive:
-    """Nothing told."""
+    """No vector was tried yet."""
     return Archive(np.zeros((size, dimension), np.float32), np.full(size, np.nan), np.zeros((), np.int64))
 
 
-def filled(archive: Archive, told: Told) -> tuple[list[tuple[np.ndarray, np.ndarray]], Archive]:
-    """The whole populations that these outcomes complete, and the archive with the rest of them.
+def completed(archive: Archive, results: Results) -> tuple[list[tuple[np.ndarray, np.ndarray]], Archive]:
+    """The whole populations that these results complete, and the archive with the rest of them.
 
-    A vector that is not all numbers, of a lesson that went astray, has no fitness.
+    A vector that is not all numbers, after a lesson that diverged, has no fitness.
     """
-    whole, size, count = [], len(archive.fitness), int(archive.count)
-    vectors, fitness = archive.vectors.copy(), archive.fitness.copy()
-    for vector, value in zip(told.vectors, told.fitness, strict=True):
-        vectors[count], fitness[count] = vector, value if np.isfinite(vector).all() else np.nan
+    whole = []
+    size = len(archive.fitness)
+    count = int(archive.count)
+    vectors = archive.vectors.copy()
+    fitness = archive.fitness.copy()
+    for vector, value in zip(results.vectors, results.fitness, strict=True):
+        vectors[count] = vector
+        fitness[count] = value if np.isfinite(vector).all() else np.nan
         count += 1
         if count == size:
             whole.append((vectors.copy(), fitness.copy()))
@@ -74,7 +82,7 @@ def mirrored(rng: np.random.Generator, rows: int, dimension: int) -> np.ndarray:
 
 
 def hand_out(state: Any, n: int, resampled: Callable[[int], Any]) -> tuple[np.ndarray, Any]:
-    """The next n rows of the state's sample, and the state after that; a used up sample is drawn anew."""
+    """The next n rows of the state's sample, and the state after that. Where a sample is used up, another is drawn."""
     rows = []
     for k in range(n):
         if int(state.handed) == len(state.sample):
@@ -85,7 +93,7 @@ def hand_out(state: Any, n: int, resampled: Callable[[int], Any]) -> tuple[np.nd
 
 
 class CEMState(eqx.Module):
-    """Mean and diagonal variance, the sample that is being handed out, and what was told of it."""
+    """Mean and diagonal variance, the sample that is being handed out, and its results so far."""
 
     mean: np.ndarray
     variance: np.ndarray
@@ -96,12 +104,20 @@ class CEMState(eqx.Module):
     elite: np.ndarray  # the best of the last generation
 
 
-@dataclass(frozen=True)
+def check_size(population: int, least: int = 2) -> None:
+    """Refuse a population that is too small for a strategy."""
+    if population < least:
+        needed = "1 individual" if least == 1 else f"{least} individuals"
+        raise UserError(f"population is {population}: a strategy needs {needed} or more")
+
+
+@part
 class CEM:
     """The cross-entropy method with diagonal covariance and mirrored samples, as CEM-RL has it."""
 
-    compares: ClassVar[bool] = False  # whether an outcome is judged beside the mean's own fitness
-    samples_ahead: ClassVar[bool] = True  # whether the state holds the sample that is handed out next
+    needs_reference: ClassVar[bool] = False  # whether an outcome is compared with the fitness of the mean
+    takes_lessons: ClassVar[bool] = True  # whether an individual that learnt before it was tried may be told
+    has_upcoming: ClassVar[bool] = True  # whether its state has `sample`, rows that are handed out in order
 
     population: int = 10  # N: individuals per generation
     initial_variance: float = 1e-3  # sigma_init, which both codes use as a variance
@@ -113,8 +129,7 @@ class CEM:
     elitism: bool = False  # the last of a sample is the best of the one before
 
     def __post_init__(self):
-        if self.population < 2:
-            raise UserError("a population needs 2 individuals or more")
+        check_size(self.population)
         if min(self.initial_variance, self.epsilon, self.final_epsilon) < 0 or not 0 <= self.epsilon_decay <= 1:
             raise UserError("variances and epsilons are 0 or more, the decay lies between 0 and 1")
 
@@ -126,24 +141,26 @@ class CEM:
     def init(self, key: Array, mean: np.ndarray) -> CEMState:
         """A distribution around this mean, and its first sample."""
         variance = np.full_like(mean, self.initial_variance)
-        zero, epsilon = np.zeros((), np.int64), np.asarray(self.epsilon)
+        zero = np.zeros((), np.int64)
+        epsilon = np.asarray(self.epsilon)
         archive = empty_archive(self.population, mean.size)
         state = CEMState(mean, variance, epsilon, archive.vectors, zero, archive, mean)
         return self._sampled(key, state)
 
     def _sampled(self, key: Array, state: CEMState) -> CEMState:
         """The state with a new sample, none of it handed out."""
-        shape, rng = (self.population, state.mean.size), host_random(key)
+        rng = host_random(key)
+        shape = (self.population, state.mean.size)
         noise = mirrored(rng, *shape) if self.antithetic else rng.standard_normal(shape, np.float32)
         return replace(state, sample=state.mean + np.sqrt(state.variance) * noise, handed=np.zeros((), np.int64))
 
     def ask(self, key: Array, state: CEMState, n: int) -> tuple[np.ndarray, CEMState]:
-        """The next n of the sample; of another one, where this one is used up and not all of it is told."""
+        """The next n of the sample. Where it is used up before all its results are told, another sample is drawn."""
         return hand_out(state, n, lambda k: self._sampled(jax.random.fold_in(key, k), state))
 
-    def tell(self, key: Array, state: CEMState, told: Told) -> CEMState:
-        """Once a population has been told: mu' = sum lambda_i z_i, v' = sum lambda_i (z_i - mu)^2 / K + epsilon."""
-        whole, archive = filled(state.archive, told)
+    def tell(self, key: Array, state: CEMState, results: Results) -> CEMState:
+        """With the results of a whole population: mu' = sum lambda_i z_i, v' = sum lambda_i (z_i - mu)^2 / K + epsilon."""
+        whole, archive = completed(state.archive, results)
         state = replace(state, archive=archive)
         for k, (vectors, fitness) in enumerate(whole):
             state = self._moved(jax.random.fold_in(key, k), state, vectors, fitness)

@@ -4,7 +4,6 @@ First a binary policy learns in which states each parent earned its best returns
 expert that follows it.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +17,7 @@ from genepool import trees
 from genepool.errors import UserError
 from genepool.networks import VNetwork
 from genepool.optimiser import Adam, AdamState, adam_init
+from genepool.parts import part
 from genepool.stochastic import Scale, StochasticPolicy
 
 Choice = Literal["sample", "argmax", "soft"]
@@ -71,7 +71,7 @@ class Played(NamedTuple):
     first: np.ndarray  # [n] bool
 
 
-@dataclass(frozen=True)
+@part
 class StateSpace:
     """GPO's crossover. pi_S minimises -E w log[ p_x 1(s in T_x) + (1 - p_x) 1(s in T_y) ] on the best 60 % of both parents'
     trajectories; the child minimises E KL(pi_c || pi_H) (equation 2) on expert's, then also its own states.
@@ -138,7 +138,7 @@ class StateSpace:
         return _imitated(self.rate, student, expert, states, uniform, batches, steps)
 
 
-@dataclass(frozen=True)
+@part
 class ParameterSpace:
     """The crossover that GPO is compared with (its Figures 1 and 3): weights of either parent, by a coin."""
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -12,10 +11,11 @@ from jax.flatten_util import ravel_pytree
 
 from genepool import buffer
 from genepool.errors import UserError
+from genepool.parts import part
 from genepool.types import Individual
 
 
-@dataclass(frozen=True)
+@part
 class Gaussian:
     """ERL's mutation of weight matrices: rescaling noise on a few weights, now and then a huge one or a reset.
 
@@ -81,7 +81,7 @@ def sensitivity(actor: Callable, states: Array, real: Array, reduce: str = "sum"
     return jax.tree.map(lambda g: scale * jnp.sqrt(jnp.sum(g**2, axis=0)), slopes)
 
 
-@dataclass(frozen=True)
+@part
 class Proximal:
     """PDERL Algorithm 2: theta + x / s with x ~ N(0, sigma^2), so that the child acts in its parent's proximity.
 

@@ -1,7 +1,6 @@
 """Selection: who survives, who mates with whom. ERL's and PDERL's, section "Parent selection mechanism"."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Literal, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from genepool import buffer
+from genepool.parts import part
 from genepool.types import Individual
 
 
@@ -33,7 +33,7 @@ def survival(rng: np.random.Generator, fitness: np.ndarray, elites: int, tournam
     return Survival(top, winners, [int(slot) for slot in rng.permutation(free)])
 
 
-@dataclass(frozen=True)
+@part
 class Mating:
     """Which pairs have a child: those with the best mating score m (PDERL, "Parent selection mechanism").
 

@@ -1,9 +1,9 @@
-"""Other evolution strategies, from evosax: one adapter for all that search with a mean."""
+"""Other evolution strategies, from evosax: one part for all that search with a mean."""
 
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,11 +13,12 @@ import numpy as np
 from jax import Array
 
 from genepool.errors import UserError
-from genepool.evolution.distribution import Archive, Told, empty_archive, filled, hand_out
+from genepool.evolution.distribution import Archive, Results, check_size, completed, empty_archive, hand_out
+from genepool.parts import part
 
 
 class EvosaxState(eqx.Module):
-    """The strategy's own state, the sample that is being handed out, and what was told of it."""
+    """The strategy's own state, the sample that is being handed out, and its results so far."""
 
     strategy: Any
     mean: np.ndarray
@@ -26,12 +27,12 @@ class EvosaxState(eqx.Module):
     archive: Archive
 
 
-@dataclass(frozen=True)
+@part
 class Evosax:
     """An ask-and-tell strategy of evosax, by the name of its class there. It minimises; we maximise."""
 
-    compares: ClassVar[bool] = False  # whether an outcome is judged beside the mean's own fitness
-    samples_ahead: ClassVar[bool] = True  # whether the state holds the sample that is handed out next
+    needs_reference: ClassVar[bool] = False  # whether an outcome is compared with the fitness of the mean
+    has_upcoming: ClassVar[bool] = True  # whether its state has `sample`, rows that are handed out in order
 
     strategy: str = "Sep_CMA_ES"  # its class in evosax.algorithms, such as CMA_ES, Open_ES, SNES, PGPE
     population: int = 10  # individuals per generation
@@ -39,9 +40,19 @@ class Evosax:
     rate: float = 0.01  # Adam's learning rate, of the strategies that climb an estimated gradient
 
     def __post_init__(self):
-        if self.population < 2 or self.std <= 0 or self.rate <= 0:
-            raise UserError("a population needs 2 individuals or more, and a std and a rate above 0")
+        check_size(self.population)
+        if self.std <= 0 or self.rate <= 0:
+            raise UserError(f"std is {self.std} and rate {self.rate}: both must be above 0")
         _compiled(self, 2)
+
+    @property
+    def takes_lessons(self) -> bool:
+        """Whether an individual that learnt before it was tried may be told.
+
+        Not by a strategy that climbs an estimated gradient: after a lesson the vector is no sample of its distribution, and
+        the estimate is wrong.
+        """
+        return "optimizer" not in inspect.signature(getattr(_algorithms(), self.strategy)).parameters
 
     @staticmethod
     def named(name: str) -> "Evosax | None":
@@ -54,7 +65,8 @@ class Evosax:
         """The strategy around this mean, and its first sample."""
         k_init, k_sample = jax.random.split(key)
         inner = _host(_compiled(self, mean.size).init(k_init, mean))
-        zero, archive = np.zeros((), np.int64), empty_archive(self.population, mean.size)
+        zero = np.zeros((), np.int64)
+        archive = empty_archive(self.population, mean.size)
         return self._sampled(k_sample, EvosaxState(inner, mean, archive.vectors, zero, archive))
 
     def _sampled(self, key: Array, state: EvosaxState) -> EvosaxState:
@@ -63,12 +75,12 @@ class Evosax:
         return replace(state, strategy=inner, sample=sample, handed=np.zeros((), np.int64))
 
     def ask(self, key: Array, state: EvosaxState, n: int) -> tuple[np.ndarray, EvosaxState]:
-        """The next n of the sample; of another one, where this one is used up and not all of it is told."""
+        """The next n of the sample. Where it is used up before all its results are told, another sample is drawn."""
         return hand_out(state, n, lambda k: self._sampled(jax.random.fold_in(key, k), state))
 
-    def tell(self, key: Array, state: EvosaxState, told: Told) -> EvosaxState:
-        """Once a population has been told, the strategy moves. What is not a number counts as the worst of them."""
-        whole, archive = filled(state.archive, told)
+    def tell(self, key: Array, state: EvosaxState, results: Results) -> EvosaxState:
+        """With the results of a whole population the strategy moves. What is not a number counts as the worst of them."""
+        whole, archive = completed(state.archive, results)
         state = replace(state, archive=archive)
         for k, (vectors, fitness) in enumerate(whole):
             finite = np.isfinite(fitness)
@@ -108,28 +120,31 @@ def _algorithms() -> Any:
 
 
 @lru_cache(maxsize=8)
-def _compiled(part: Evosax, dimension: int) -> _Compiled:
+def _compiled(settings: Evosax, dimension: int) -> _Compiled:
     """The strategy's functions for vectors of this length."""
-    kind, optax = getattr(_algorithms(), part.strategy, None), importlib.import_module("optax")
+    kind = getattr(_algorithms(), settings.strategy, None)
+    optax = importlib.import_module("optax")
     if not isinstance(kind, type) or not hasattr(kind, "init"):
-        raise UserError(f"evosax has no strategy {part.strategy!r}: see its list of algorithms, such as Sep_CMA_ES")
-    options = {"population_size": part.population, "solution": np.zeros(dimension, np.float32)}
+        raise UserError(f"evosax has no strategy {settings.strategy!r}: see its list of algorithms, such as Sep_CMA_ES")
+    options = {"population_size": settings.population, "solution": np.zeros(dimension, np.float32)}
     names = inspect.signature(kind).parameters
     if "optimizer" in names:
-        options["optimizer"] = optax.adam(part.rate)
+        options["optimizer"] = optax.adam(settings.rate)
     if "std_schedule" in names:
-        options["std_schedule"] = optax.constant_schedule(part.std)
+        options["std_schedule"] = optax.constant_schedule(settings.std)
     if "mean" not in inspect.signature(kind.init).parameters:
-        raise UserError(f"evosax's {part.strategy} has no mean to search around: take one that has, such as Sep_CMA_ES")
+        raise UserError(
+            f"evosax's {settings.strategy} has no mean to search around: take one that has, such as Sep_CMA_ES"
+        )
     try:
         strategy = kind(**options)
     except (AssertionError, TypeError, ValueError) as error:
         raise UserError(
-            f"evosax's {part.strategy} cannot be made with {part.population} individuals: {error}"
+            f"evosax's {settings.strategy} cannot be made with {settings.population} individuals: {error}"
         ) from None
     params = strategy.default_params
     if hasattr(params, "std_init"):
-        params = params.replace(std_init=part.std)
+        params = params.replace(std_init=settings.std)
     return _Compiled(
         jax.jit(lambda key, mean: strategy.init(key, mean, params)),
         jax.jit(lambda key, state: strategy.ask(key, state, params)),

@@ -1,11 +1,11 @@
-"""How far an evolution strategy mutates: Automatic Mutation Tuning (ESAC 5.2, Appendix A), and a plain line to judge it by."""
+"""How far an evolution strategy mutates: Automatic Mutation Tuning (ESAC 5.2, Appendix A), and a plain line as its baseline."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from genepool.errors import UserError
+from genepool.parts import part
 
 
 def huber(x: float, y: float) -> float:
@@ -14,13 +14,15 @@ def huber(x: float, y: float) -> float:
     return 0.5 * distance**2 if distance < 1.0 else distance - 0.5
 
 
-@dataclass(frozen=True)
-class AMT:
+@part
+class AutomaticMutationTuning:
     """sigma' = sigma + clip(a_es / (n sigma) h(R_max, R_avg), 0, zeta), ESAC Eq. 6.
 
-    It only ever grows; on raw returns the clip binds almost always, so that it is a line with slope zeta. The authors'
+    It only ever grows; on raw returns the clip binds almost always: a line with slope zeta. The authors'
     code gives it the shaped returns, whose h is 1/8 whatever happens.
     """
+
+    word: ClassVar[str] = "amt"
 
     clip: float = 1e-4  # zeta; useful from 1e-6 to 1e-2
     sees: Literal["raw", "ranked"] = "raw"  # the returns as they are (paper), or shaped by rank (code)
@@ -38,9 +40,9 @@ class AMT:
         return sigma + min(wish, self.clip), wish > self.clip
 
 
-@dataclass(frozen=True)
+@part
 class LinearTuning:
-    """sigma' = sigma + step, whatever the returns: what AMT has to beat."""
+    """sigma' = sigma + step, whatever the returns: a baseline for automatic tuning."""
 
     slope: float = 1e-4  # per call
 

@@ -1,7 +1,10 @@
-"""DDPG (Lillicrap et al. 2015) with ERL's and PDERL's settings: one deterministic actor, one critic, slow targets."""
+"""DDPG (Lillicrap et al. 2015) with ERL's and PDERL's settings: one deterministic actor, one critic, slow targets.
+
+It also gives lessons, as TD3 does in CEM-RL: its critic then follows the value of the policies that it is given.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -14,13 +17,21 @@ from jax import Array
 from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.exploration import OrnsteinUhlenbeck
-from genepool.learning.td3 import random_player
+from genepool.learning.offpolicy import (
+    check_settings,
+    follow,
+    improve,
+    in_blocks,
+    minibatches,
+    no_losses,
+    random_player,
+    report_losses,
+)
 from genepool.machine import EIGEN
 from genepool.networks import Activation, Actor, Critic, QNetwork, shrink_output
 from genepool.optimiser import Adam, adam_init
+from genepool.parts import part
 from genepool.types import Transitions
-
-BLOCK = 1_000  # gradient steps between two moments at which a signal is heard
 
 
 class DDPGState(eqx.Module):
@@ -32,11 +43,11 @@ class DDPGState(eqx.Module):
     target_critic: Critic | QNetwork
     actor_optimiser: Any
     critic_optimiser: Any
-    losses: np.ndarray  # of critic and actor, means over the last call of `update`
-    updates: np.ndarray  # gradient steps so far
+    losses: np.ndarray  # of critic and actor, means over the last call
+    updates: np.ndarray  # gradient steps of the critic so far
 
 
-@dataclass(frozen=True)
+@part
 class DDPG:
     """y = r + gamma (1 - d) Q'(s', mu'(s')); the critic follows y, the actor climbs the critic, the targets follow both."""
 
@@ -53,41 +64,41 @@ class DDPG:
     critic_activation: Activation = "relu"  # of the hidden layers of a plain critic
 
     def __post_init__(self):
-        if self.batch_size < 1 or self.warmup < 0 or self.random_frames < 0 or self.gradient_clip <= 0:
-            raise UserError(
-                "the learner needs a batch of 1 or more, a warm-up and random frames of 0 or more, a gradient clip above 0"
-            )
-        if any(units < 1 for units in self.critic_hidden):
-            raise UserError("critic hidden needs layers of 1 unit or more")
-        if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.tau <= 1.0):
-            raise UserError("the learner's discount and tau lie between 0 and 1")
+        check_settings(self)
+        if not self.gradient_clip > 0:
+            raise UserError(f"gradient_clip is {self.gradient_clip}: the learner needs a gradient clip above 0")
 
     def init(self, key: Array, actor: Actor) -> DDPGState:
         """A learner that begins with this actor, its output layer scaled by 0.1 as in ERL."""
-        actor, sizes = shrink_output(actor), (actor.sizes[0], actor.sizes[-1])
+        sizes = actor.sizes[0], actor.sizes[-1]
+        actor = shrink_output(actor)
         plain = (self.critic_hidden, self.critic_activation)
         critic = shrink_output(QNetwork(key, *sizes, *plain) if self.critic_hidden else Critic(key, *sizes))
-        optimisers = [adam_init(network) for network in (actor, critic)]
-        return DDPGState(
-            actor, critic, actor, critic, *optimisers, np.full(2, np.nan, np.float32), np.zeros((), np.int64)
-        )
+        optimisers = adam_init(actor), adam_init(critic)
+        return DDPGState(actor, critic, actor, critic, *optimisers, no_losses(), np.zeros((), np.int64))
+
+    def individual(self, key: Array, actor: Actor) -> Actor:
+        """What evolves: the actor."""
+        return actor
 
     def actor(self, state: DDPGState) -> Actor:
         """The policy learnt so far."""
         return state.actor
 
-    def explore(self, key: Array, state: DDPGState, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
-        """Who plays an exploring episode, and the noise on its actions, which follows the row `last`."""
-        if seen < self.random_frames:
-            return random_player(key, state.actor, steps)
-        return state.actor, np.asarray(self.noise.draw(key, last, steps))
-
     def critic(self, state: DDPGState) -> Callable[[Array, Array], Array]:
         """Q(s, a), the online critic."""
         return state.critic
 
+    teacher = critic
+
+    def explore(self, key: Array, state: DDPGState, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
+        """The actor with noise on its actions, which follows the row `last`; in the beginning, random actions."""
+        if seen < self.random_frames:
+            return random_player(key, state.actor, steps)
+        return state.actor, np.asarray(self.noise.draw(key, last, steps))
+
     def update(self, key: Array, state: DDPGState, replay: buffer.Buffer, steps: int) -> DDPGState:
-        """Take `steps` gradient steps on minibatches of the replay, in compiled blocks."""
+        """Take `steps` gradient steps of critic and actor; their targets follow every step."""
         networks = (
             state.actor,
             state.critic,
@@ -96,49 +107,87 @@ class DDPG:
             state.actor_optimiser,
             state.critic_optimiser,
         )
-        total = np.zeros(2)
-        for begin in range(0, steps, BLOCK):
-            count = min(BLOCK, steps - begin)
-            networks, losses = _update(self, jax.random.fold_in(key, begin), networks, replay, count)
-            total += np.asarray(losses)
-        return DDPGState(*networks, (total / max(1, steps)).astype(np.float32), state.updates + steps)
+        networks, losses = in_blocks(partial(_update, self), key, networks, replay, steps)
+        return DDPGState(*networks, losses, state.updates + steps)
+
+    def update_critic(
+        self, key: Array, state: DDPGState, policy: Actor, replay: buffer.Buffer, steps: int
+    ) -> DDPGState:
+        """Take `steps` steps of the critic towards the value of the given policy; its target follows every step."""
+        learning = (state.critic, state.target_critic, state.critic_optimiser)
+        learning, losses = in_blocks(partial(_update_critic, self, policy), key, learning, replay, steps)
+        critic, target_critic, optimiser = learning
+        return replace(
+            state,
+            critic=critic,
+            target_critic=target_critic,
+            critic_optimiser=optimiser,
+            losses=losses,
+            updates=state.updates + steps,
+        )
+
+    def improve(self, key: Array, actor: Actor, teacher: Any, states: Array, filled: Array, steps: int) -> Actor:
+        """The actor after `steps` steps up the frozen critic, with fresh Adam."""
+        adam = Adam(self.actor_rate, self.gradient_clip)
+        return improve(self, adam, key, actor, teacher, states, filled, steps)
 
     def report(self, state: DDPGState) -> dict[str, Any]:
         """Losses and gradient steps, for the record."""
-        losses = [float(loss) if np.isfinite(loss) else None for loss in state.losses]
-        return {"critic_loss": losses[0], "actor_loss": losses[1], "updates": int(state.updates)}
+        return report_losses(state.losses) | {"updates": int(state.updates)}
 
     def critic_loss(self, critic: Critic | QNetwork, batch: Transitions, y: Array) -> Array:
         """mean (Q(s, a) - y)^2."""
         return jnp.mean((critic(batch.observation, batch.action) - y) ** 2)
 
-    def targets(self, target_actor: Actor, target_critic: Critic | QNetwork, batch: Transitions) -> Array:
-        """y = r + gamma (1 - d) Q'(s', mu'(s'))."""
+    def targets(self, policy: Actor, target_critic: Critic | QNetwork, batch: Transitions) -> Array:
+        """y = r + gamma (1 - d) Q'(s', mu'(s')), where mu' is the slow actor or the policy that is given."""
         s = batch.next_observation
-        return batch.reward + self.discount * (1.0 - batch.terminated) * target_critic(s, target_actor(s))
+        return batch.reward + self.discount * (1.0 - batch.terminated) * target_critic(s, policy(s))
 
     def actor_loss(self, actor: Actor, critic: Critic | QNetwork, states: Array) -> Array:
         """-mean Q(s, mu(s))."""
         return -jnp.mean(critic(states, actor(states)))
 
 
+def _critic_step(
+    learner: DDPG, policy: Actor, target_critic: Any, critic: Any, optimiser: Any, batch: Transitions
+) -> tuple[Any, Any, Array]:
+    y = learner.targets(policy, target_critic, batch)
+    loss, gradient = jax.value_and_grad(learner.critic_loss)(critic, batch, y)
+    return *Adam(learner.critic_rate, learner.gradient_clip).step(critic, gradient, optimiser), loss
+
+
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
-def _update(part: DDPG, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
-    places = buffer.sample(key, replay, (BLOCK, part.batch_size))
-    actor_adam, critic_adam = Adam(part.actor_rate, part.gradient_clip), Adam(part.critic_rate, part.gradient_clip)
-    follow = lambda slow, fast: slow + part.tau * (fast - slow)
+def _update(learner: DDPG, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
+    drawn = minibatches(key, replay, learner.batch_size)
+    actor_adam = Adam(learner.actor_rate, learner.gradient_clip)
 
     def step(i, carry):
         (actor, critic, target_actor, target_critic, actor_state, critic_state), losses = carry
-        batch = jax.tree.map(lambda leaf: leaf[places[i]], replay.data)
-        y = part.targets(target_actor, target_critic, batch)
-        critic_loss, gradient = jax.value_and_grad(part.critic_loss)(critic, batch, y)
-        critic, critic_state = critic_adam.step(critic, gradient, critic_state)
-        actor_loss, gradient = jax.value_and_grad(part.actor_loss)(actor, critic, batch.observation)
+        batch = drawn(i)
+        critic, critic_state, critic_loss = _critic_step(
+            learner, target_actor, target_critic, critic, critic_state, batch
+        )
+        actor_loss, gradient = jax.value_and_grad(learner.actor_loss)(actor, critic, batch.observation)
         actor, actor_state = actor_adam.step(actor, gradient, actor_state)
-        target_actor = jax.tree.map(follow, target_actor, actor)
-        target_critic = jax.tree.map(follow, target_critic, critic)
+        target_actor = follow(learner.tau, target_actor, actor)
+        target_critic = follow(learner.tau, target_critic, critic)
         networks = (actor, critic, target_actor, target_critic, actor_state, critic_state)
         return networks, losses + jnp.stack([critic_loss, actor_loss])
 
     return jax.lax.fori_loop(0, steps, step, (networks, jnp.zeros(2)))
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
+def _update_critic(
+    learner: DDPG, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
+) -> tuple[tuple, Array]:
+    drawn = minibatches(key, replay, learner.batch_size)
+
+    def step(i, carry):
+        (critic, target_critic, optimiser), losses = carry
+        critic, optimiser, loss = _critic_step(learner, policy, target_critic, critic, optimiser, drawn(i))
+        target_critic = follow(learner.tau, target_critic, critic)
+        return (critic, target_critic, optimiser), losses + jnp.stack([loss, jnp.nan])
+
+    return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(2)))

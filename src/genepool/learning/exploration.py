@@ -1,14 +1,15 @@
 """Exploration noise, drawn before the episode so that it travels with the candidate."""
 
-from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from genepool.parts import part
 
-@dataclass(frozen=True)
+
+@part
 class OrnsteinUhlenbeck:
     """x <- x + theta (0 - x) + sigma N(0, I); the noise is scale x. As in ERL it is never reset between episodes."""
 
@@ -28,7 +29,7 @@ def _ornstein_uhlenbeck(process: OrnsteinUhlenbeck, key: Array, last: Array, ste
     return jax.lax.scan(follow, jnp.asarray(last), kicks)[1]
 
 
-@dataclass(frozen=True)
+@part
 class GaussianNoise:
     """N(0, scale^2) on every action, each step's its own (TD3)."""
 

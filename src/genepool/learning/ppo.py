@@ -4,7 +4,7 @@ A member is a policy with its critic and optimisers. Policies share data as GPO'
 played counts by how much likelier it is under one's own policy.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from genepool.errors import UserError
 from genepool.learning.returns import Advantages, Batch, discounted
 from genepool.networks import Activation, VNetwork
 from genepool.optimiser import Adam, AdamState, adam_init
+from genepool.parts import part
 from genepool.stochastic import Scale, StochasticPolicy, new_scale
 from genepool.trees import host_random
 
@@ -65,7 +66,7 @@ class Report(NamedTuple):
     max_ratio: Array  # the largest weight of another's sample
 
 
-@dataclass(frozen=True)
+@part
 class Critic:
     """V(s), fitted to the returns of each batch: inputs and outputs standardised on that batch (rllab's baseline)."""
 
@@ -112,7 +113,7 @@ def _all_or(rows: Array | None, step: Array) -> Array | slice:
     return slice(None) if rows is None else jnp.asarray(rows)[step]
 
 
-@dataclass(frozen=True)
+@part
 class PPO:
     """Maximise sum_j mean_Dj [ pi_i(a|s) / pi_j(a|s) A ] - beta mean_Di KL(pi_old || pi_i), GPO's equations 3 and 5.
 
@@ -183,7 +184,7 @@ class PPO:
         return jnp.clip(beta, 1e-4, 1e4)
 
 
-@dataclass(frozen=True)
+@part
 class A2C:
     """One step along sum_j mean_Dj [ grad pi_i(a|s) / pi_j(a|s) A ], GPO's equations 4 and 6.
 

@@ -1,6 +1,5 @@
 """Advantages: how much better an action was than what was to be expected (GAE, Schulman et al. 2016)."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 from jax import Array
 
 from genepool.errors import UserError
+from genepool.parts import part
 from genepool.types import Outcome
 
 
@@ -36,7 +36,7 @@ def batch_of(outcome: Outcome, horizon: int) -> Batch:
     return Batch(*(np.asarray(column, np.float32) for column in found))
 
 
-@dataclass(frozen=True)
+@part
 class Advantages:
     """A_t = sum_k (gamma lambda)^k delta_t+k, delta_t = r_t + gamma V(s_t+1) - V(s_t), as far as the trajectory goes.
 

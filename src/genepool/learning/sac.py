@@ -1,12 +1,11 @@
 """SAC (Haarnoja et al. 2018): alone, beside a population (ERL, ESAC), and as a teacher (CEM-RL, AES-RL).
 
-The actor is a distribution, and to be undecided is worth something: alpha times the entropy. The critics learn that soft
-value by slow copies of themselves (SAC's second form), or by a network for V with a slow copy (its first, ESAC's
-Algorithm 1). Whose value they learn is up to who asks, as with TD3.
+The actor is a distribution, and alpha times its entropy counts as reward. The critics learn that soft value by slow
+copies of themselves (SAC's second form), or by a network for V with a slow copy (its first, ESAC's Algorithm 1). The
+caller chooses the policy whose value they learn, as with TD3.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -18,10 +17,23 @@ from jax import Array
 
 from genepool import buffer
 from genepool.errors import UserError
-from genepool.learning.td3 import BLOCK, Critics, follow, in_blocks, random_player
+from genepool.learning.offpolicy import (
+    BLOCK,
+    blocks,
+    check_settings,
+    follow,
+    in_blocks,
+    no_losses,
+    noisy_minibatches,
+    random_player,
+    report_losses,
+)
 from genepool.networks import Activation, Actor, Initial, QNetwork, SquashedGaussian, VNetwork
 from genepool.optimiser import Adam, adam_init
+from genepool.parts import part
 from genepool.types import Transitions
+
+Critics = tuple[QNetwork, QNetwork]
 
 
 class Valuation(eqx.Module):
@@ -51,7 +63,7 @@ class Teacher(NamedTuple):
     temperature: Array
 
 
-@dataclass(frozen=True)
+@part
 class SAC:
     """y = r + gamma (1 - d) V'(s'), V(s) = E [min_j Q_j(s, a) - alpha log pi(a|s)]; the actor descends E [alpha log pi - min_j Q_j].
 
@@ -76,14 +88,12 @@ class SAC:
     initial: Initial = "xavier"  # how the weights of critics, V and the actor's spread are drawn
 
     def __post_init__(self):
-        if self.batch_size < 1 or self.warmup < 0 or self.random_frames < 0:
-            raise UserError("the learner needs a batch of 1 or more, a warm-up and random frames of 0 or more")
-        if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.tau <= 1.0):
-            raise UserError("the learner's discount and tau lie between 0 and 1")
-        if self.temperature < 0.0 or (self.automatic and self.temperature == 0.0):
-            raise UserError("the temperature is 0 or more, and above 0 where it is automatic")
-        if not self.critic_hidden or min(self.critic_hidden) < 1:
-            raise UserError("critic hidden needs the units of one layer or more, each 1 or more")
+        check_settings(self)
+        least = "above 0 where it is automatic" if self.automatic else "0 or more"
+        if not self.temperature >= 0.0 or (self.automatic and self.temperature == 0.0):
+            raise UserError(f"temperature is {self.temperature}: it must be {least}")
+        if not self.critic_hidden:
+            raise UserError(f"critic_hidden is {self.critic_hidden}: the critics need the units of one layer or more")
 
     def init(self, key: Array, actor: Actor | SquashedGaussian) -> SACState:
         """A learner that begins with this policy, or with a distribution around this actor."""
@@ -95,8 +105,11 @@ class SAC:
         log_temperature = jnp.log(jnp.asarray(self.temperature, jnp.float32))
         optimisers = adam_init(critics), adam_init(value), adam_init(log_temperature)
         valuation = Valuation(critics, value, value or critics, log_temperature, optimisers)
-        losses, updates = np.full(3, np.nan, np.float32), np.zeros((), np.int64)
-        return SACState(policy, adam_init(policy), valuation, losses, updates)
+        return SACState(policy, adam_init(policy), valuation, no_losses(3), np.zeros((), np.int64))
+
+    def individual(self, key: Array, actor: Actor) -> SquashedGaussian:
+        """What evolves: a distribution around the actor, both of its heads."""
+        return SquashedGaussian(jax.random.fold_in(key, 1), actor)
 
     def actor(self, state: SACState) -> Actor:
         """The policy learnt so far, without noise."""
@@ -135,17 +148,13 @@ class SAC:
     ) -> SquashedGaussian:
         """The policy after `steps` steps against frozen critics and temperature, with fresh Adam."""
         learning = actor, adam_init(actor)
-        for begin in range(0, steps, BLOCK):
-            k_block, count = jax.random.fold_in(key, begin), min(BLOCK, steps - begin)
+        for k_block, count in blocks(key, steps):
             learning = _improve(self, k_block, learning, teacher, states, filled, count)
         return learning[0]
 
     def report(self, state: SACState) -> dict[str, Any]:
         """Losses, entropy, temperature and gradient steps, for the record."""
-        names = "critic_loss", "actor_loss", "entropy"
-        found = {
-            name: float(loss) if np.isfinite(loss) else None for name, loss in zip(names, state.losses, strict=True)
-        }
+        found = report_losses(state.losses, ("critic_loss", "actor_loss", "entropy"))
         return found | {"temperature": float(self.teacher(state).temperature), "updates": int(state.updates)}
 
     def targets(self, now: Valuation, draw: tuple[Array, Array] | None, batch: Transitions) -> Array:
@@ -196,52 +205,44 @@ def _value_and_slope(q: Callable[[Array], Array], a: Array) -> tuple[Array, Arra
     return value, back(jnp.ones_like(value))[0]
 
 
-def _minibatches(part: SAC, key: Array, replay: buffer.Buffer) -> Callable[[Array], tuple[Transitions, Array]]:
-    """A function from the step to its minibatch and the noise of its actions, [2, batch, |A|]."""
-    k_places, k_noise = jax.random.split(key)
-    places = buffer.sample(k_places, replay, (BLOCK, part.batch_size))
-    noise = jax.random.normal(k_noise, (BLOCK, 2, part.batch_size, replay.data.action.shape[-1]))
-    return lambda i: (jax.tree.map(lambda leaf: leaf[places[i]], replay.data), noise[i])
-
-
 def _critic_step(
-    part: SAC, policy: SquashedGaussian, now: Valuation, batch: Transitions, noise: Array
+    learner: SAC, policy: SquashedGaussian, now: Valuation, batch: Transitions, noise: Array
 ) -> tuple[Valuation, Array, Array]:
     """The valuation after a step, its loss, and the entropy of the policy's actions."""
-    adam, states = Adam(part.critic_rate), batch.observation
+    adam, states = Adam(learner.critic_rate), batch.observation
     critic_optimiser, value_optimiser, temperature_optimiser = now.optimisers
-    twin = part.critics == "twin"
+    twin = learner.critics == "twin"
     draw = policy.sample(batch.next_observation, noise[1]) if twin else None
-    y = part.targets(now, draw, batch)
-    loss, gradient = jax.value_and_grad(part.critic_loss)(now.critics, batch, y)
+    y = learner.targets(now, draw, batch)
+    loss, gradient = jax.value_and_grad(learner.critic_loss)(now.critics, batch, y)
     critics, critic_optimiser = adam.step(now.critics, gradient, critic_optimiser)
     value, log_temperature = now.value, now.log_temperature
     if not twin:
         draw = policy.sample(states, noise[0])
         v = soft_value(critics, jnp.exp(log_temperature), states, *draw)
-        value_loss, gradient = jax.value_and_grad(part.value_loss)(value, states, v)
+        value_loss, gradient = jax.value_and_grad(learner.value_loss)(value, states, v)
         value, value_optimiser = adam.step(value, gradient, value_optimiser)
         loss = loss + value_loss
-    if part.automatic:
-        gradient = jax.grad(part.temperature_loss)(log_temperature, draw[1], batch.action.shape[-1])
-        rate = Adam(part.temperature_rate)
+    if learner.automatic:
+        gradient = jax.grad(learner.temperature_loss)(log_temperature, draw[1], batch.action.shape[-1])
+        rate = Adam(learner.temperature_rate)
         log_temperature, temperature_optimiser = rate.step(log_temperature, gradient, temperature_optimiser)
-    target = follow(part.tau, now.target, critics if twin else value)
+    target = follow(learner.tau, now.target, critics if twin else value)
     optimisers = critic_optimiser, value_optimiser, temperature_optimiser
     return Valuation(critics, value, target, log_temperature, optimisers), loss, -jnp.mean(draw[1])
 
 
 @partial(jax.jit, static_argnums=0)
-def _update(part: SAC, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
-    drawn = _minibatches(part, key, replay)
+def _update(learner: SAC, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
+    drawn = noisy_minibatches(key, replay, learner.batch_size, 2)  # the noise of actions in s, and in s'
 
     def step(i, carry):
         (policy, optimiser, valuation), losses = carry
         batch, noise = drawn(i)
-        valuation, critic_loss, entropy = _critic_step(part, policy, valuation, batch, noise)
+        valuation, critic_loss, entropy = _critic_step(learner, policy, valuation, batch, noise)
         teacher = Teacher(valuation.critics, jnp.exp(valuation.log_temperature))
-        loss, gradient = jax.value_and_grad(part.actor_loss)(policy, teacher, batch.observation, noise[0])
-        policy, optimiser = Adam(part.actor_rate).step(policy, gradient, optimiser)
+        loss, gradient = jax.value_and_grad(learner.actor_loss)(policy, teacher, batch.observation, noise[0])
+        policy, optimiser = Adam(learner.actor_rate).step(policy, gradient, optimiser)
         return (policy, optimiser, valuation), losses + jnp.stack([critic_loss, loss, entropy])
 
     return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(3)))
@@ -249,13 +250,13 @@ def _update(part: SAC, key: Array, learning: tuple, replay: buffer.Buffer, steps
 
 @partial(jax.jit, static_argnums=0)
 def _update_critic(
-    part: SAC, policy: SquashedGaussian, key: Array, valuation: Valuation, replay: buffer.Buffer, steps: Array
+    learner: SAC, policy: SquashedGaussian, key: Array, valuation: Valuation, replay: buffer.Buffer, steps: Array
 ) -> tuple[Valuation, Array]:
-    drawn = _minibatches(part, key, replay)
+    drawn = noisy_minibatches(key, replay, learner.batch_size, 2)  # the noise of actions in s, and in s'
 
     def step(i, carry):
         valuation, losses = carry
-        valuation, loss, entropy = _critic_step(part, policy, valuation, *drawn(i))
+        valuation, loss, entropy = _critic_step(learner, policy, valuation, *drawn(i))
         return valuation, losses + jnp.stack([loss, jnp.nan, entropy])
 
     return jax.lax.fori_loop(0, steps, step, (valuation, jnp.zeros(3)))
@@ -263,15 +264,15 @@ def _update_critic(
 
 @partial(jax.jit, static_argnums=0)
 def _improve(
-    part: SAC, key: Array, learning: tuple, teacher: Teacher, states: Array, filled: Array, steps: Array
+    learner: SAC, key: Array, learning: tuple, teacher: Teacher, states: Array, filled: Array, steps: Array
 ) -> tuple[SquashedGaussian, Any]:
     k_places, k_noise = jax.random.split(key)
-    places = jax.random.randint(k_places, (BLOCK, part.batch_size), 0, filled)
-    noise = jax.random.normal(k_noise, (BLOCK, part.batch_size, learning[0].sizes[-1]))
+    places = jax.random.randint(k_places, (BLOCK, learner.batch_size), 0, filled)
+    noise = jax.random.normal(k_noise, (BLOCK, learner.batch_size, learning[0].sizes[-1]))
 
     def step(i, learning):
         policy, optimiser = learning
-        gradient = jax.grad(part.actor_loss)(policy, teacher, states[places[i]], noise[i])
-        return Adam(part.actor_rate).step(policy, gradient, optimiser)
+        gradient = jax.grad(learner.actor_loss)(policy, teacher, states[places[i]], noise[i])
+        return Adam(learner.actor_rate).step(policy, gradient, optimiser)
 
     return jax.lax.fori_loop(0, steps, step, learning)

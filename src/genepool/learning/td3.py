@@ -1,12 +1,12 @@
 """TD3 (Fujimoto et al. 2018): alone, and as the teacher of CEM-RL (Pourchot and Sigaud 2019) and AES-RL (Lee et al. 2020).
 
-Two critics learn towards the smaller of their slow copies, at actions with a little noise. What the target policy is
-depends on who asks: alone it is a slow copy of the actor, in CEM-RL the individual that is about to be taught, in
-AES-RL the population's mean.
+Two critics learn towards the smaller of their slow copies, at actions with a little noise. The caller chooses the target
+policy: alone it is a slow copy of the actor, in CEM-RL the individual that takes the next lesson, in AES-RL the
+population's mean.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,21 @@ from jax import Array
 from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.exploration import GaussianNoise
+from genepool.learning.offpolicy import (
+    check_settings,
+    follow,
+    improve,
+    in_blocks,
+    no_losses,
+    noisy_minibatches,
+    random_player,
+    report_losses,
+)
 from genepool.machine import EIGEN
 from genepool.networks import Activation, Actor, QNetwork
 from genepool.optimiser import Adam, adam_init
+from genepool.parts import part
 from genepool.types import Transitions
-
-BLOCK = 1_000  # gradient steps between two moments at which a signal is heard
 
 Critics = tuple[QNetwork, QNetwork]
 
@@ -42,7 +51,7 @@ class TD3State(eqx.Module):
     updates: np.ndarray  # gradient steps of the critics so far
 
 
-@dataclass(frozen=True)
+@part
 class TD3:
     """y = r + gamma (1 - d) min_j Q'_j(s', clip(pi'(s') + clip(noise))); the actor climbs Q_1."""
 
@@ -60,23 +69,20 @@ class TD3:
     critic_activation: Activation = "leaky_relu"  # of the critics' hidden layers
 
     def __post_init__(self):
-        if self.batch_size < 1 or self.warmup < 0 or self.policy_delay < 1:
-            raise UserError(
-                "the learner needs a batch of 1 or more, a warm-up of 0 or more, a policy delay of 1 or more"
-            )
-        if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.tau <= 1.0):
-            raise UserError("the learner's discount and tau lie between 0 and 1")
-        if not self.critic_hidden or min(self.critic_hidden) < 1:
-            raise UserError("critic hidden needs the units of one layer or more, each 1 or more")
+        check_settings(self)
+        if not self.critic_hidden:
+            raise UserError(f"critic_hidden is {self.critic_hidden}: the critics need the units of one layer or more")
 
     def init(self, key: Array, actor: Actor) -> TD3State:
         """A learner that begins with this actor."""
         sizes = actor.sizes[0], actor.sizes[-1], self.critic_hidden, self.critic_activation
         critics = tuple(QNetwork(k, *sizes) for k in jax.random.split(key))
-        optimisers = [adam_init(network) for network in (actor, critics)]
-        return TD3State(
-            actor, critics, actor, critics, *optimisers, np.full(2, np.nan, np.float32), np.zeros((), np.int64)
-        )
+        optimisers = adam_init(actor), adam_init(critics)
+        return TD3State(actor, critics, actor, critics, *optimisers, no_losses(), np.zeros((), np.int64))
+
+    def individual(self, key: Array, actor: Actor) -> Actor:
+        """What evolves: the actor."""
+        return actor
 
     def actor(self, state: TD3State) -> Actor:
         """The policy learnt so far."""
@@ -112,21 +118,22 @@ class TD3:
         learning = (state.critics, state.target_critics, state.critic_optimiser)
         learning, losses = in_blocks(partial(_update_critic, self, policy), key, learning, replay, steps)
         critics, target_critics, optimiser = learning
-        changed = lambda s: (s.critics, s.target_critics, s.critic_optimiser, s.losses, s.updates)
-        return eqx.tree_at(changed, state, (critics, target_critics, optimiser, losses, state.updates + steps))
+        return replace(
+            state,
+            critics=critics,
+            target_critics=target_critics,
+            critic_optimiser=optimiser,
+            losses=losses,
+            updates=state.updates + steps,
+        )
 
     def improve(self, key: Array, actor: Actor, teacher: QNetwork, states: Array, filled: Array, steps: int) -> Actor:
         """The actor after `steps` steps up the frozen critic, with fresh Adam."""
-        learning = actor, adam_init(actor)
-        for begin in range(0, steps, BLOCK):
-            k_block, count = jax.random.fold_in(key, begin), min(BLOCK, steps - begin)
-            learning = _improve(self, k_block, learning, teacher, states, filled, count)
-        return learning[0]
+        return improve(self, Adam(self.actor_rate), key, actor, teacher, states, filled, steps)
 
     def report(self, state: TD3State) -> dict[str, Any]:
         """Losses and gradient steps, for the record."""
-        losses = [float(loss) if np.isfinite(loss) else None for loss in state.losses]
-        return {"critic_loss": losses[0], "actor_loss": losses[1], "updates": int(state.updates)}
+        return report_losses(state.losses) | {"updates": int(state.updates)}
 
     def targets(self, noise: Array, policy: Actor, target_critics: Critics, batch: Transitions) -> Array:
         """y = r + gamma (1 - d) min_j Q'_j(s', clip(pi'(s') + clip(sigma_p noise, -c, c), -1, 1))."""
@@ -145,51 +152,23 @@ class TD3:
         return -jnp.mean(critic(states, actor(states)))
 
 
-def random_player(key: Array, actor: Actor, steps: int) -> tuple[Actor, np.ndarray]:
-    """An actor that does nothing, and noise that makes its actions uniform over their range."""
-    noise = jax.random.uniform(key, (steps, actor.sizes[-1]), minval=-1.0, maxval=1.0)
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), actor), np.asarray(noise)
-
-
-def in_blocks(
-    work: Callable, key: Array, networks: Any, replay: buffer.Buffer, steps: int, losses: int = 2
-) -> tuple[Any, np.ndarray]:
-    """The networks after `steps` steps, one compiled block after the other, and the means of the losses."""
-    total = np.zeros(losses)
-    for begin in range(0, steps, BLOCK):
-        count = min(BLOCK, steps - begin)
-        networks, found = work(jax.random.fold_in(key, begin), networks, replay, count)
-        total += np.asarray(found)
-    return networks, (total / max(1, steps)).astype(np.float32)
-
-
-def follow(tau: float, slow: Any, fast: Any) -> Any:
-    """The slow weights, a share tau nearer to the fast ones."""
-    return jax.tree.map(lambda s, f: s + tau * (f - s), slow, fast)
-
-
-def _minibatches(part: TD3, key: Array, replay: buffer.Buffer) -> Callable[[Array], tuple[Transitions, Array]]:
-    """A function from the step to its minibatch and the noise on its target actions."""
-    k_places, k_noise = jax.random.split(key)
-    places = buffer.sample(k_places, replay, (BLOCK, part.batch_size))
-    noise = jax.random.normal(k_noise, (BLOCK, part.batch_size, replay.data.action.shape[-1]))
-    return lambda i: (jax.tree.map(lambda leaf: leaf[places[i]], replay.data), noise[i])
-
-
-def _critic_step(part: TD3, policy: Actor, target_critics: Critics, critics: Critics, optimiser: Any, drawn: tuple):
+def _critic_step(learner: TD3, policy: Actor, target_critics: Critics, critics: Critics, optimiser: Any, drawn: tuple):
     batch, noise = drawn
-    y = part.targets(noise, policy, target_critics, batch)
-    loss, gradient = jax.value_and_grad(part.critic_loss)(critics, batch, y)
-    return *Adam(part.critic_rate).step(critics, gradient, optimiser), loss
+    y = learner.targets(noise, policy, target_critics, batch)
+    loss, gradient = jax.value_and_grad(learner.critic_loss)(critics, batch, y)
+    return *Adam(learner.critic_rate).step(critics, gradient, optimiser), loss
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
-def _update(part: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
-    drawn, delay = _minibatches(part, key, replay), part.policy_delay
+def _update(learner: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
+    drawn = noisy_minibatches(key, replay, learner.batch_size)
+    delay = learner.policy_delay
 
     def critic_step(i, carry):
         (actor, critics, target_actor, target_critics, actor_state, critic_state), losses = carry
-        critics, critic_state, loss = _critic_step(part, target_actor, target_critics, critics, critic_state, drawn(i))
+        critics, critic_state, loss = _critic_step(
+            learner, target_actor, target_critics, critics, critic_state, drawn(i)
+        )
         networks = (actor, critics, target_actor, target_critics, actor_state, critic_state)
         return networks, losses + jnp.stack([loss, 0.0])
 
@@ -198,9 +177,10 @@ def _update(part: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps
             carry = critic_step(g * delay + j, carry)
         (actor, critics, target_actor, target_critics, actor_state, critic_state), losses = carry
         states = drawn(g * delay + delay - 1)[0].observation
-        loss, gradient = jax.value_and_grad(part.actor_loss)(actor, critics[0], states)
-        actor, actor_state = Adam(part.actor_rate).step(actor, gradient, actor_state)
-        target_actor, target_critics = follow(part.tau, target_actor, actor), follow(part.tau, target_critics, critics)
+        loss, gradient = jax.value_and_grad(learner.actor_loss)(actor, critics[0], states)
+        actor, actor_state = Adam(learner.actor_rate).step(actor, gradient, actor_state)
+        target_actor = follow(learner.tau, target_actor, actor)
+        target_critics = follow(learner.tau, target_critics, critics)
         networks = (actor, critics, target_actor, target_critics, actor_state, critic_state)
         return networks, losses + jnp.stack([0.0, delay * loss])
 
@@ -210,27 +190,13 @@ def _update(part: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
 def _update_critic(
-    part: TD3, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
+    learner: TD3, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
 ) -> tuple[tuple, Array]:
-    drawn = _minibatches(part, key, replay)
+    drawn = noisy_minibatches(key, replay, learner.batch_size)
 
     def step(i, carry):
         (critics, target_critics, optimiser), losses = carry
-        critics, optimiser, loss = _critic_step(part, policy, target_critics, critics, optimiser, drawn(i))
-        return (critics, follow(part.tau, target_critics, critics), optimiser), losses + jnp.stack([loss, jnp.nan])
+        critics, optimiser, loss = _critic_step(learner, policy, target_critics, critics, optimiser, drawn(i))
+        return (critics, follow(learner.tau, target_critics, critics), optimiser), losses + jnp.stack([loss, jnp.nan])
 
     return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(2)))
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
-def _improve(
-    part: TD3, key: Array, learning: tuple, teacher: QNetwork, states: Array, filled: Array, steps: Array
-) -> tuple[Actor, Any]:
-    places = jax.random.randint(key, (BLOCK, part.batch_size), 0, filled)
-
-    def step(i, learning):
-        actor, optimiser = learning
-        gradient = jax.grad(part.actor_loss)(actor, teacher, states[places[i]])
-        return Adam(part.actor_rate).step(actor, gradient, optimiser)
-
-    return jax.lax.fori_loop(0, steps, step, learning)

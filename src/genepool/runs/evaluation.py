@@ -9,7 +9,7 @@ import numpy as np
 from genepool.errors import UserError
 from genepool.runs.folder import Folder
 from genepool.runs.policy import load
-from genepool.runs.training import rebuild_algorithm
+from genepool.runs.rebuilding import rebuild_task
 from genepool.types import Candidate, Individual
 from genepool.workers.local import LocalWorkers
 
@@ -26,9 +26,9 @@ def evaluate(
 ) -> tuple[tuple[float, ...], dict[str, Any]]:
     """The returns of `episodes` episodes without noise, and what is known of the champion that played them."""
     folder = Folder(run)
-    algorithm = rebuild_algorithm(folder.config, task)
+    found = rebuild_task(folder.config, task)
     champion = load(folder.path)
-    workers = LocalWorkers(algorithm.task)
+    workers = LocalWorkers(found)
     try:
         actor = jax.tree.map(np.asarray, champion.actor)
         candidate = Candidate(Individual(actor, None), episode_seeds(seed, episodes), purpose="evaluation")

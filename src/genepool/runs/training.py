@@ -1,26 +1,26 @@
 """Training from beginning to end: a run is iterated over, one generation at a time, and resumes to the last bit."""
 
-import importlib.util
-import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from genepool.algorithms import ALGORITHMS
-from genepool.environments.task import Task, find
+from genepool.environments.task import Task
 from genepool.errors import UserError
+from genepool.parts import described
+from genepool.protocols import Algorithm, Workers
 from genepool.runs.folder import Folder, circumstances, default_path
-from genepool.runs.parts import described, rebuilt
 from genepool.runs.policy import Policy
+from genepool.runs.rebuilding import check_resumable, positive, rebuild_algorithm
 from genepool.runs.tensorboard import Events
-from genepool.schedule import SCHEDULES, Algorithm, Clock, Workers
+from genepool.schedule import Clock, generation
 from genepool.trees import host_random
 from genepool.types import Candidate, Individual, Outcome
 from genepool.workers.local import LocalWorkers
+from genepool.workers.named import open_workers
 
 SECONDS_BETWEEN_CHECKPOINTS = 180.0
 
@@ -31,9 +31,13 @@ class Run:
     def __init__(
         self, folder: Folder, algorithm: Algorithm, workers: Workers | str | None = None, address: str | None = None
     ):
+        self._followed = True  # until it is whole: what could not be made need not warn
         config = folder.config
-        self.folder, self.algorithm = folder, algorithm
-        self.preset, self.seed, self.frames_wanted = config["preset"], config["seed"], config["frames"]
+        self.folder = folder
+        self.algorithm = algorithm
+        self.preset = config["preset"]
+        self.seed = config["seed"]
+        self.frames_wanted = config["frames"]
         self.schedule = algorithm.schedule
         self._key = jax.random.key(self.seed)
         self._restore()
@@ -44,12 +48,21 @@ class Run:
         self.clock = Clock()
         self.events = Events(folder.path) if config.get("tensorboard") else None
         self.stopped = False
+        self._followed = False
+
+    def __del__(self):
+        if not getattr(self, "_followed", True) and not self.done:
+            warnings.warn(
+                f"the run {self.folder.path} was begun but never followed, so nothing was trained: iterate over it "
+                "(for record in run: ...), or call genepool.train, which trains to the end",
+                stacklevel=2,
+            )
 
     def _restore(self) -> None:
         fresh = self.algorithm.init(jax.random.fold_in(self._key, 0))
         found = self.folder.load_checkpoint(fresh)
-        if found:  # whoever was out when it was written is asked for again
-            found = (replace(found[0], roll=found[0].roll.lose()), found[1])
+        if found:  # the candidates that were out when it was written are asked for again
+            found = (self.algorithm.forget_workers(found[0]), found[1])
         self.state, facts = found or (fresh, {"generation": 0, "frames": 0, "ledger": {}, "wall": 0.0})
         self.generation, self.frames, self.ledger = facts["generation"], facts["frames"], facts["ledger"]
         self.wall = facts["wall"]
@@ -63,6 +76,7 @@ class Run:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Train, handing out each generation's record, until the frames are played or `stop` is called."""
+        self._followed = True
         try:
             while not self.done and not self.stopped:
                 record = self._generation()
@@ -97,7 +111,7 @@ class Run:
 
     def policy(self) -> Policy:
         """The best policy as the run stands now: the population's champion, or the learner where it is alone."""
-        actor = next(iter(self.algorithm.policies(self.state).values()))
+        actor = self.algorithm.champion(self.state)
         facts = {"task": self.algorithm.task.id, "preset": self.preset, "seed": self.seed, "frames": self.frames}
         return Policy(jax.tree.map(jax.numpy.asarray, actor), self.algorithm.task.spaces, facts)
 
@@ -115,8 +129,8 @@ class Run:
         begun = time.perf_counter()
         self.clock.clear()
         k_generation, k_test = jax.random.split(jax.random.fold_in(self._key, self.generation + 1))
-        left, train_on = self.frames_wanted - self.frames, SCHEDULES[self.schedule]
-        self.state, outcomes = train_on(self.algorithm, self.workers, k_generation, self.state, self.clock, left)
+        left = self.frames_wanted - self.frames
+        self.state, outcomes = generation(self.algorithm, self.workers, k_generation, self.state, self.clock, left)
         self.generation += 1
         self.frames += sum(outcome.frames for outcome in outcomes)
         with self.clock("testing"):
@@ -175,27 +189,28 @@ def _ancestry(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def train(
+def start(
     algorithm: Algorithm,
-    frames: float = 1_000_000,
+    frames: float | None = None,
     seed: int = 0,
     run: str | Path | None = None,
-    preset: str | None = None,
     workers: Workers | str = "local",
     tensorboard: bool = False,
     address: str | None = None,
 ) -> Run:
-    """Begin a run of `frames` counted frames in a new run folder.
+    """Begin a run of `frames` counted frames (none: the algorithm's own budget) in a new run folder.
 
-    Nothing is trained yet: iterate over the run, or ask for its `champion`.
+    It trains while it is iterated over, and hands out a record for each generation:
+
+        for record in genepool.start(genepool.pderl("Swimmer-v5"), frames=100_000):
+            print(record["frames"], max(record["fitness"]))
     """
-    frames = _positive(frames)
+    frames = positive(algorithm.budget if frames is None else frames)
     if seed < 0:
         raise UserError(f"the seed must be 0 or more, not {seed}")
-    preset = preset or type(algorithm).__name__.lower()
-    folder = Folder(run or default_path(preset, algorithm.task.id, seed))
-    own = {"preset": preset, "task": algorithm.task.id, "frames": frames, "seed": seed, "engine": algorithm.task.engine}
-    own |= {"tensorboard": tensorboard, "schedule": algorithm.schedule}
+    folder = Folder(run or default_path(algorithm.preset, algorithm.task.id, seed))
+    own = {"preset": algorithm.preset, "task": algorithm.task.id, "frames": frames, "seed": seed}
+    own |= {"engine": algorithm.task.engine, "tensorboard": tensorboard, "schedule": algorithm.schedule}
     own["workers"] = workers if isinstance(workers, str) else "local"  # your own must be given again
     own |= {"algorithm": described(algorithm)} | circumstances(algorithm.task.versions())
     folder.check_new()
@@ -208,70 +223,23 @@ def train(
         raise
 
 
-def _positive(frames: float) -> int:
-    if not (math.isfinite(frames) and frames >= 1):
-        raise UserError(f"frames must be a positive number, not {frames}")
-    return int(frames)
-
-
 def resume(
     run: str | Path,
     task: str | Callable[[], Any] | Task | None = None,
     frames: float | None = None,
     workers: Workers | str | None = None,
     address: str | None = None,
+    parts: Sequence[type] = (),
 ) -> Run:
-    """Go on with a run from its last checkpoint, exactly as if it had never stopped.
+    """Go on with a run from its last checkpoint, exactly as if it had never stopped: iterate over what is returned.
 
-    A run on an environment of the user's own needs `task` again, for a run folder holds no code. `frames` trains it
-    further than it was first meant to.
+    A run folder holds no code. A run on an environment of the user's own needs `task` again, and one with parts of the
+    user's own their classes, as `parts`. `frames` trains it further than it was first meant to.
     """
     folder = Folder(run)
-    algorithm = rebuild_algorithm(folder.config, task)
+    config = folder.config
+    check_resumable(folder.path, config)
+    algorithm = rebuild_algorithm(config, task, parts)
     if frames is not None:
-        folder.extend(_positive(frames))
+        folder.extend(positive(frames))
     return Run(folder, algorithm, workers, address)
-
-
-def worker_count(workers: str) -> int | None:
-    """N of "ray:N", nothing for "local"."""
-    kind, _, count = workers.partition(":")
-    if workers == "local":
-        return None
-    if kind != "ray" or not count.isdigit() or int(count) < 1:
-        raise UserError(f"there are no workers {workers!r}: choose local, or ray:N for N workers of a Ray cluster")
-    if importlib.util.find_spec("ray") is None:
-        raise UserError("Ray is not installed: pip install 'genepool[cluster]', or use --workers local")
-    return int(count)
-
-
-def open_workers(workers: Workers | str, task: Task, address: str | None = None) -> Workers:
-    """The workers by name; your own as they are."""
-    if not isinstance(workers, str):
-        return workers
-    count = worker_count(workers)
-    if count is None:
-        return LocalWorkers(task)
-    from genepool.workers.ray import RayWorkers
-
-    return RayWorkers(task, count, address)
-
-
-def rebuild_algorithm(config: dict[str, Any], task: str | Callable[[], Any] | Task | None = None) -> Algorithm:
-    """The algorithm that a configuration describes."""
-    description = dict(config["algorithm"])
-    stored = description.get("task", {})
-    own = stored.get("make") is not None or ":" in stored.get("id", "")
-    if own and task is None:
-        raise UserError(
-            f"the run's task {stored['id']!r} is code of your own: give it again with --task module:function"
-        )
-    if description["part"] not in ALGORITHMS:
-        raise UserError(
-            f"the configuration names an algorithm {description['part']!r} that is not here: it is from another version"
-        )
-    description["task"] = stored | {"make": None}
-    algorithm = rebuilt(description, ALGORITHMS[description["part"]])
-    if own:
-        algorithm = replace(algorithm, task=replace(algorithm.task, make=find(task).make))
-    return algorithm

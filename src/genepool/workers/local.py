@@ -13,10 +13,11 @@ import jax
 import numpy as np
 from jax import Array
 
-from genepool.environments.task import Engine, Task
+from genepool.environments.task import Task
 from genepool.errors import EpisodeFailed, UserError
 from genepool.machine import each, last_cache
-from genepool.types import Candidate, Individual, Learnt, Outcome, Transitions
+from genepool.protocols import Engine
+from genepool.types import Candidate, Individual, LearningResult, Outcome, Transitions
 from genepool.workers import crew
 from genepool.workers.crowd import CAPACITY, Crowd, index
 
@@ -43,17 +44,18 @@ class LocalWorkers:
     To the asynchronous schedule it is one worker, and learning is done when it is asked for: the serial loop.
     """
 
-    name, studying = "local", False
+    name = "local"
+    learning = False
 
     def __init__(self, task: Task, alone: bool = False):
         self.task, self._alone = task, alone
         self._engines: list[Engine] = []  # those that nobody plays with
         self._submitted: deque[Candidate] = deque()
-        self._learnt: deque[Learnt] = deque()
+        self._learnt: deque[LearningResult] = deque()
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Have every candidate take its lesson and play its episodes; the outcomes in the order of the candidates."""
-        individuals = taught(candidates)
+        """Play all candidates, after their perturbations and lessons; the outcomes in the order of the candidates."""
+        individuals = individuals_to_play(candidates)
         tickets = []
         for candidate, individual in zip(candidates, individuals, strict=True):
             tickets += own_tickets(candidate, individual)
@@ -62,11 +64,11 @@ class LocalWorkers:
         outcomes = []
         for candidate, individual in zip(candidates, individuals, strict=True):
             own, played = played[: len(candidate.seeds)], played[len(candidate.seeds) :]
-            beside, played = played[: len(candidate.reference_seeds)], played[len(candidate.reference_seeds) :]
+            reference, played = played[: len(candidate.reference_seeds)], played[len(candidate.reference_seeds) :]
             rows = Transitions(*(np.concatenate(column) for column in zip(*(p.transitions for p in own), strict=True)))
-            frames = sum(sum(p.lengths) for p in beside)
+            frames = sum(sum(p.lengths) for p in reference)
             lengths = tuple(length for p in own for length in p.lengths)
-            outcomes.append(Outcome(candidate, individual, returns(own), rows, returns(beside), frames, lengths))
+            outcomes.append(Outcome(candidate, individual, returns(own), rows, returns(reference), frames, lengths))
         return outcomes
 
     def _play(self, tickets: list[Ticket]) -> list["Played"]:
@@ -130,11 +132,11 @@ class LocalWorkers:
         """Play it when it is waited for."""
         self._submitted.append(candidate)
 
-    def study(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
-        """Learn here and now; the result is the next thing that is done."""
-        self._learnt.append(Learnt(jax.block_until_ready(learn(key, state))))
+    def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
+        """Learn here and now; the result is handed out next."""
+        self._learnt.append(LearningResult(jax.block_until_ready(learn(key, state).learner)))
 
-    def next(self, wait: bool) -> Outcome | Learnt | None:
+    def next(self, wait: bool) -> Outcome | LearningResult | None:
         """What was learnt, or what comes of the candidate that was submitted."""
         if self._learnt:
             return self._learnt.popleft()
@@ -151,17 +153,20 @@ def hands(cores: int, episodes: int) -> int:
     return min(cores, math.isqrt(episodes))
 
 
-def taught(candidates: Sequence[Candidate]) -> list[Individual]:
-    """The candidates' individuals after their lessons. Lessons are independent: each core gives its own."""
+def individuals_to_play(candidates: Sequence[Candidate]) -> list[Individual]:
+    """The candidates' individuals, perturbed first and then after their lessons. All cores share the work."""
 
-    def learn(candidate: Candidate) -> Individual:
-        if candidate.lesson is None:
-            return candidate.individual
-        return candidate.individual._replace(actor=candidate.lesson(candidate.individual.actor))
+    def changed(candidate: Candidate) -> Individual:
+        actor = candidate.individual.actor
+        if candidate.perturbation is not None:
+            actor = candidate.perturbation(actor)
+        if candidate.lesson is not None:
+            actor = candidate.lesson(actor)
+        return candidate.individual._replace(actor=actor)
 
-    if not any(candidate.lesson for candidate in candidates):
+    if all(candidate.perturbation is None and candidate.lesson is None for candidate in candidates):
         return [candidate.individual for candidate in candidates]
-    return each(learn, candidates)
+    return each(changed, candidates)
 
 
 def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:
@@ -179,6 +184,14 @@ class Played(NamedTuple):
     transitions: Transitions
     lengths: tuple[int, ...]
     cut: bool  # whether the last one was still under way when the stream ended
+
+
+class End(NamedTuple):
+    """The end of an episode."""
+
+    step: int  # counted from the beginning of the stream
+    terminated: bool
+    observation: np.ndarray  # the last one
 
 
 def own_tickets(candidate: Candidate, individual: Individual) -> list[Ticket]:
@@ -204,17 +217,13 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
     """One episode per ticket, or a stream of episodes, each with its own actor and its own noise on the actions, if any."""
     n, spaces, seeds = len(tickets), task.spaces, [ticket.seed for ticket in tickets]
     streams = np.array([ticket.steps > 0 for ticket in tickets])
-    length = np.array(
-        [ticket.steps or task.horizon for ticket in tickets]
-    )  # until it is known better, the most it can be
+    length = np.array([ticket.steps or task.horizon for ticket in tickets])  # the most steps that each can take
     longest = int(length.max())
     crowd = Crowd([t.actor for t in tickets], [t.noise for t in tickets], spaces.observation_size, spaces.action_size)
     observations = np.zeros((longest + 1, n, spaces.observation_size), np.float32)
     actions = np.zeros((longest, n, spaces.action_size), np.float32)
     rewards = np.zeros((longest, n), np.float32)
-    ends: list[list[tuple[int, bool, np.ndarray]]] = [
-        [] for _ in tickets
-    ]  # steps until then, terminated, the last seen
+    ends: list[list[End]] = [[] for _ in tickets]
     limit = np.minimum(length, task.horizon)  # the step by which each must end or begin anew
     live = np.arange(n, dtype=np.int32)
     t, rows, next_limit = 0, slice(n), int(limit.min())
@@ -226,12 +235,11 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
             observation, reward, terminated, truncated = engine.step(spaces.to_environment(action), live)
             observations[t + 1, rows], rewards[t, rows] = observation, reward
             _inspect(task, "an observation", observations[t + 1 : t + 2], seeds, t + 1)
-            # NumPy's any takes ten times as long for a few
             if t + 1 < next_limit and not (any(terminated.tolist()) or any(truncated.tolist())):
-                continue
+                continue  # of a few, NumPy's any takes ten times as long
             over = terminated | truncated | (limit[live] <= t + 1)
             for place in np.flatnonzero(over):
-                ends[live[place]].append((t + 1, bool(terminated[place]), observation[place].copy()))
+                ends[live[place]].append(End(t + 1, bool(terminated[place]), observation[place].copy()))
             anew = live[over & streams[live] & (length[live] > t + 1)]
             if len(anew):
                 observations[t + 1, anew] = engine.restart(anew)
@@ -244,30 +252,30 @@ def play(task: Task, engine: Engine, threads: int, tickets: Sequence[Ticket]) ->
                 rows = index(live.tolist())
             next_limit = int(limit[live].min())
     except EpisodeFailed as fault:
-        cause, seed = fault.__cause__, seeds[fault.episode]
-        raise UserError(
-            f"{task.id} raised {type(cause).__name__} in the episode with seed {seed}, step {t + 1}: {cause}"
-        ) from cause
-    _inspect(task, "a reward", rewards, seeds, 1)  # nobody acts on them, so all at once
+        cause = fault.__cause__
+        where = f"in the episode with seed {seeds[fault.episode]}, step {t + 1}"
+        raise UserError(f"{task.id} raised {type(cause).__name__} {where}: {cause}") from cause
+    _inspect(task, "a reward", rewards, seeds, 1)  # no action depends on them, so all at once
+    tables = (observations, actions, rewards)
+    return [_played(task, bool(streams[k]), ends[k], *(table[:, k] for table in tables)) for k in range(n)]
 
-    def played(k: int) -> Played:
-        at = [end for end, _, _ in ends[k]]
-        lengths, total = tuple(np.diff([0, *at]).tolist()), at[-1]
-        following, terminated = observations[1 : total + 1, k], np.zeros(total, np.float32)
-        if len(at) > 1:  # what came after an end is another episode's
-            following = following.copy()
-            following[np.array(at) - 1] = [seen for _, _, seen in ends[k]]
-        terminated[np.array(at) - 1] = [ended for _, ended, _ in ends[k]]
-        cut = bool(streams[k]) and not terminated[-1] and lengths[-1] < task.horizon
-        if task.truncation_is_terminal:
-            terminated[np.array(at)[: len(at) - cut] - 1] = 1.0
-        return Played(
-            Transitions(observations[:total, k], actions[:total, k], rewards[:total, k], following, terminated),
-            lengths,
-            cut,
-        )
 
-    return [played(k) for k in range(n)]
+def _played(
+    task: Task, stream: bool, ends: list[End], observations: np.ndarray, actions: np.ndarray, rewards: np.ndarray
+) -> Played:
+    """What came of one ticket, of its own observations, actions and rewards, in order of the steps."""
+    at = [end.step for end in ends]
+    lengths, total = tuple(np.diff([0, *at]).tolist()), at[-1]
+    following, terminated = observations[1 : total + 1], np.zeros(total, np.float32)
+    if len(at) > 1:  # what came after an end is another episode's
+        following = following.copy()
+        following[np.array(at) - 1] = [end.observation for end in ends]
+    terminated[np.array(at) - 1] = [end.terminated for end in ends]
+    cut = stream and not terminated[-1] and lengths[-1] < task.horizon
+    if task.truncation_is_terminal:
+        terminated[np.array(at)[: len(at) - cut] - 1] = 1.0
+    rows = Transitions(observations[:total], actions[:total], rewards[:total], following, terminated)
+    return Played(rows, lengths, cut)
 
 
 def _inspect(task: Task, what: str, values: np.ndarray, seeds: Sequence[int], first: int) -> None:

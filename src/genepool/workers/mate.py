@@ -6,9 +6,10 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from genepool.environments.task import Engine, Task
+from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.machine import adopt
+from genepool.protocols import Engine
 from genepool.workers import crew
 from genepool.workers.local import play
 

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 from genepool.errors import UserError
 from genepool.machine import adopt
 from genepool.types import Transitions
-from genepool.workers.local import LocalWorkers, taught
+from genepool.workers.local import LocalWorkers, individuals_to_play
 from genepool.workers.wire import Receiver, dumps, loads
 
 
 class Played(NamedTuple):
     """What a worker sends back."""
 
-    actor: bytes | None  # after a lesson that is not quicker taken again
+    # after a lesson; none: the actor that was sent, or what its perturbation makes of it, which the receiver computes itself
+    actor: bytes | None
     returns: tuple[float, ...]
     transitions: Transitions
     reference: tuple[tuple[float, ...], int]  # returns and frames
@@ -25,7 +26,7 @@ class Played(NamedTuple):
 
 
 class Player:
-    """The worker: learns the lesson if there is one, then acts. It keeps the latest version of what candidates share."""
+    """The worker: makes the individual that is to play, then plays. It keeps the latest version of what candidates share."""
 
     def __init__(self, surroundings: dict[str, Any], task: bytes, get: Callable[[Any], Any]):
         adopt(surroundings)
@@ -41,10 +42,11 @@ class Player:
         begun = time.perf_counter()
         candidates = [self._receiver.unpack(message, references) for message, references in parcel]
         fetched = time.perf_counter()
-        individuals = [taught([candidate])[0] for candidate in candidates]  # one by one, for it has one core
+        # one by one, for it has one core
+        individuals = [individuals_to_play([candidate])[0] for candidate in candidates]
         learnt = time.perf_counter()
         ready = [
-            replace(candidate, individual=individual, lesson=None)
+            replace(candidate, individual=individual, perturbation=None, lesson=None)
             for candidate, individual in zip(candidates, individuals, strict=True)
         ]
         try:
@@ -56,9 +58,7 @@ class Player:
         seconds = end - begun, learnt - fetched, end - learnt
         return [
             Played(
-                None
-                if candidate.lesson is None or getattr(candidate.lesson, "brief", False)
-                else dumps(individual.actor),
+                None if candidate.lesson is None else dumps(individual.actor),
                 outcome.returns,
                 outcome.transitions,
                 (outcome.reference_returns, outcome.reference_frames),

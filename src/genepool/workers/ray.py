@@ -10,9 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +20,8 @@ from jax import Array
 from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.machine import surroundings
-from genepool.types import Candidate, Learnt, Outcome, Transitions
+from genepool.types import Candidate, LearningResult, Outcome, Transitions
+from genepool.workers.calls import Call, Errand, Hand, Timing
 from genepool.workers.cluster import join, start
 from genepool.workers.player import Played, Player
 from genepool.workers.wire import Sender, dumps, loads
@@ -78,30 +78,30 @@ class RayWorkers:
         """Have it tried by the next worker that is free."""
         self._issue(candidate, submitted=True)
 
-    def study(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
+    def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
         """Learn in a thread, from a copy: the next tell writes the replay of `state` in place."""
-        if self.studying:
+        if self.learning:
             raise RuntimeError("learning is under way already")
         self._open()
-        events, self.studying = self._events, True
+        events, self.learning = self._events, True
         state = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, Array | np.ndarray) else leaf, state)
 
         def work() -> None:
             try:
-                events.put(partial(self._learnt, Learnt(jax.block_until_ready(learn(key, state)))))
+                events.put(partial(self._learnt, LearningResult(jax.block_until_ready(learn(key, state).learner))))
             except BaseException as error:
                 events.put(partial(self._learnt, error))
 
         threading.Thread(target=work, name="learner").start()
 
-    def next(self, wait: bool) -> Outcome | Learnt | None:
+    def next(self, wait: bool) -> Outcome | LearningResult | None:
         """What is done and was not handed out yet; if there is nothing, wait for it or say None."""
         self._attend(0.0)
-        while wait and not self._done and (self._out or self.studying):
+        while wait and not self._done and (self._out or self.learning):
             self._attend()
         done = self._done.popleft() if self._done else None
-        if isinstance(done, Learnt):  # not before, or the next study would begin from what it replaces
-            self.studying = False
+        if isinstance(done, LearningResult):  # not before: the next learning must begin from it
+            self.learning = False
         return done
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class RayWorkers:
             for hand in self._hands if ray.is_initialized() else ():
                 with suppress(ray.exceptions.RayError):  # if somebody else shut Ray down, they are gone
                     ray.kill(hand.player)
-            self._hands, self.studying = [], False
+            self._hands, self.learning = [], False
             self._out.clear()
             self._waiting.clear()
             if self._guest:
@@ -125,9 +125,9 @@ class RayWorkers:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what other threads have to say
         self._waiting: deque[Call] = deque()
         self._out: set[Call] = set()  # at work or waiting
-        self._done: deque[Outcome | Learnt] = deque()
+        self._done: deque[Outcome | LearningResult] = deque()
         self._sender = Sender(ray.put, ray.get)
-        self.studying = False
+        self.learning = False
         self._guest = not ray.is_initialized()
         if self._guest:
             start(ray, self.count) if self.address is None else join(ray, self.address)
@@ -150,7 +150,7 @@ class RayWorkers:
         if not any(hand.ready for hand in self._hands):
             raise UserError(f"no worker could start within {START:.0f} s: is there a free CPU in the cluster?")
 
-    def _issue(self, candidate: Candidate, share: int = 1, submitted: bool = False) -> "Call":
+    def _issue(self, candidate: Candidate, share: int = 1, submitted: bool = False) -> Call:
         self._open()
         call = Call(candidate, *self._sender.pack(candidate), share, submitted)
         self._out.add(call)
@@ -166,7 +166,7 @@ class RayWorkers:
                 parcel = [(call.message, call.references) for call in calls]
                 self._send(hand, calls, hand.player.play.remote(parcel), self._played)
 
-    def _together(self) -> list["Call"]:
+    def _together(self) -> list[Call]:
         """What waits, as many as the first may be sent with."""
         calls: list[Call] = []
         while self._waiting and (not calls or len(calls) < min(calls[0].share, self._waiting[0].share)):
@@ -175,11 +175,11 @@ class RayWorkers:
                 calls.append(call)
         return calls
 
-    def _greet(self, hand: "Hand") -> None:
+    def _greet(self, hand: Hand) -> None:
         """Have a worker say that it is there, when it is."""
         self._send(hand, [], hand.player.greet.options(max_task_retries=-1).remote(), self._greeted)
 
-    def _send(self, hand: "Hand", calls: list["Call"], reference: Any, then: Callable[..., None]) -> None:
+    def _send(self, hand: Hand, calls: list[Call], reference: Any, then: Callable[..., None]) -> None:
         hand.errand, events = Errand(calls, time.monotonic()), self._events
         reply = partial(then, hand, hand.errand)
         reference.future().add_done_callback(lambda future: events.put(partial(reply, future, time.monotonic())))
@@ -203,7 +203,7 @@ class RayWorkers:
                 _ray().kill(hand.player, no_restart=False)
                 self._lost(hand, f"was not done within {limit:.0f} s")
 
-    def _greeted(self, hand: "Hand", errand: "Errand", future: Any, now: float) -> None:
+    def _greeted(self, hand: Hand, errand: Errand, future: Any, now: float) -> None:
         if errand is not hand.errand:
             return
         if future.exception() is None:
@@ -214,7 +214,7 @@ class RayWorkers:
             if all(hand.dead for hand in self._hands):
                 raise UserError(f"no worker can start: {str(future.exception()).strip().splitlines()[-1]}")
 
-    def _played(self, hand: "Hand", errand: "Errand", future: Any, now: float) -> None:
+    def _played(self, hand: Hand, errand: Errand, future: Any, now: float) -> None:
         ours, error = errand is hand.errand, future.exception()
         if error is not None and _is_loss(error):
             if ours:  # else it was given up before, and issued again
@@ -237,19 +237,19 @@ class RayWorkers:
             if call in wanted:
                 self._accept(call, played, seconds)
 
-    def _accept(self, call: "Call", played: Played, seconds: float) -> None:
+    def _accept(self, call: Call, played: Played, seconds: float) -> None:
         candidate, individual = call.candidate, call.candidate.individual
         if played.actor is not None:
             individual = individual._replace(actor=loads(played.actor))
-        elif candidate.lesson:
-            individual = individual._replace(actor=candidate.lesson(individual.actor))
+        elif candidate.perturbation is not None:
+            individual = individual._replace(actor=candidate.perturbation(individual.actor))
         rows = Transitions(*(np.array(column) for column in played.transitions))  # writable, and free of Ray's store
         call.outcome = Outcome(candidate, individual, played.returns, rows, *played.reference, played.lengths)
         self.timings.append(Timing(candidate.number, seconds, *played.seconds))
         if call.submitted:
             self._done.append(call.outcome)
 
-    def _lost(self, hand: "Hand", how: str) -> None:
+    def _lost(self, hand: Hand, how: str) -> None:
         """Issue the worker's candidates again, each by itself. Whoever is free has to say that it is still there: a node may have left."""
         calls, hand.errand = hand.errand.calls, None
         for other in self._hands:
@@ -264,56 +264,11 @@ class RayWorkers:
                 )
             self._waiting.appendleft(call)
 
-    def _learnt(self, learnt: Learnt | BaseException) -> None:
+    def _learnt(self, learnt: LearningResult | BaseException) -> None:
         if isinstance(learnt, BaseException):
-            self.studying = False
+            self.learning = False
             raise learnt
         self._done.append(learnt)
-
-
-@dataclass(eq=False)
-class Call:
-    """A candidate on its way: what is sent for it, with how many it may be sent, how often it was lost, what came of it."""
-
-    candidate: Candidate
-    message: bytes
-    references: dict[str, list[Any]]
-    share: int
-    submitted: bool
-    losses: int = 0
-    outcome: Outcome | None = None
-
-
-@dataclass(eq=False)
-class Errand:
-    """What a worker was sent for, and when: calls, or only to say that it is there."""
-
-    calls: list[Call]
-    begun: float
-
-
-@dataclass(eq=False)
-class Hand:
-    """A worker as the driver knows it."""
-
-    player: Any  # Ray's handle
-    errand: Errand | None = None
-    dead: bool = False
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is known to be there."""
-        return self.errand is None or bool(self.errand.calls)
-
-
-class Timing(NamedTuple):
-    """Seconds that a candidate's errand took: from issue to outcome, and of these on the worker in all, learning and acting."""
-
-    number: int
-    elapsed: float
-    worker: float
-    lesson: float
-    acting: float
 
 
 def _ray() -> Any:

@@ -7,7 +7,6 @@ asynchronous run, whose order of finishing is part of its result, can be had aga
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from typing import Any, NamedTuple
 
@@ -15,13 +14,14 @@ import jax
 from jax import Array
 
 from genepool.errors import UserError
-from genepool.types import Candidate, Learnt, Outcome
+from genepool.parts import part
+from genepool.types import Candidate, LearningResult, Outcome
 
 LEARNER = -1  # the learner's number among the workers
 BORDER = "the end of a round"
 
 
-@dataclass(frozen=True)
+@part
 class Costs:
     """Seconds that one step of each kind takes."""
 
@@ -50,13 +50,16 @@ class VirtualWorkers:
     def __init__(self, workers: Any, count: int, costs: Costs):
         if count < 1:
             raise UserError("a simulated clock needs 1 worker or more")
-        self.workers, self.count, self.costs = workers, count, costs
+        self.workers = workers
+        self.count = count
+        self.costs = costs
+        self.name = f"virtual:{count}"
         self.now = 0.0
         self.busy = 0
-        self.studying = False
+        self.learning = False
         self.trace: list[Job] = []
         self._free = [(0.0, worker) for worker in range(count)]  # a heap: since or until when
-        self._ends: list[tuple[float, int, Outcome | Learnt]] = []  # a heap: what is not handed out yet
+        self._ends: list[tuple[float, int, Outcome | LearningResult]] = []  # a heap: what is not handed out yet
         self._order = itertools.count()
 
     @property
@@ -76,22 +79,22 @@ class VirtualWorkers:
         heappush(self._ends, (self._begin(outcome), next(self._order), outcome))
         self.busy += 1
 
-    def study(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
+    def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
         """Learn now; it comes back when its time is over."""
-        learnt = Learnt(jax.block_until_ready(learn(key, state)))
+        learnt = LearningResult(jax.block_until_ready(learn(key, state).learner))
         end = self.now + self.costs.critic * steps
         self.trace.append(Job(LEARNER, "learning", self.now, end, -1))
         heappush(self._ends, (end, next(self._order), learnt))
-        self.studying = True
+        self.learning = True
 
-    def next(self, wait: bool) -> Outcome | Learnt | None:
+    def next(self, wait: bool) -> Outcome | LearningResult | None:
         """What ends first, if it has ended by now; to wait for it is to set the clock forward."""
         if not self._ends or not (wait or self._ends[0][0] <= self.now):
             return None
         end, _, done = heappop(self._ends)
         self.now = max(self.now, end)
-        if isinstance(done, Learnt):
-            self.studying = False
+        if isinstance(done, LearningResult):
+            self.learning = False
         else:
             self.busy -= 1
         return done
@@ -142,6 +145,8 @@ class RecordedWorkers:
     as every round begins by asking: where a round ends is then seen from that.
     """
 
+    name = "recorded"
+
     def __init__(self, workers: Any, events: Iterable[str | Sequence[str]]):
         self.workers = workers
         self._events: deque[str] = deque()
@@ -150,7 +155,7 @@ class RecordedWorkers:
         self._place = 1  # of the event that comes, for messages
         self._over = False  # whether the round was said to be over
         self._played: dict[int, Outcome] = {}
-        self._learnt: Learnt | None = None
+        self._learnt: LearningResult | None = None
 
     @property
     def busy(self) -> int:
@@ -163,7 +168,7 @@ class RecordedWorkers:
         return int(not self._coming.startswith(("tell", "learnt")))
 
     @property
-    def studying(self) -> bool:
+    def learning(self) -> bool:
         """Whether something was learnt that was not handed out yet."""
         return self._learnt is not None
 
@@ -182,11 +187,11 @@ class RecordedWorkers:
         self._pass()
         (self._played[candidate.number],) = self.workers.map([candidate])
 
-    def study(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
+    def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
         """Learn now; it comes back where it was learnt."""
-        self._learnt = Learnt(jax.block_until_ready(learn(key, state)))
+        self._learnt = LearningResult(jax.block_until_ready(learn(key, state).learner))
 
-    def next(self, wait: bool) -> Outcome | Learnt | None:
+    def next(self, wait: bool) -> Outcome | LearningResult | None:
         """What the record hands out next; None where it asks or a round ends."""
         if self._over:  # and a new one has begun
             self._events.popleft()

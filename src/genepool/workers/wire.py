@@ -1,8 +1,9 @@
 """What crosses the wire: a candidate in bytes, and what candidates share in blocks that are stored once.
 
-Actor, seeds and noise go with the candidate; a member of an evolution strategy is a seed and a step from an actor that many share. The arrays of its lesson and its reference (critics, the ring of states, the
-mean) go as references; of a new version only the blocks that changed are stored and fetched. A memory is for breeding: it
-stays at home.
+Actor, seeds and noise go with the candidate. The arrays of its lesson and its reference (critics, the ring of states, the
+mean) go as references; of a new version only the blocks that changed are stored and fetched. Where there is a perturbation,
+as in an evolution strategy, many candidates are made of the same actor: its arrays go as references too. What only breeding
+needs, the memory and the weights that are credited, is not sent.
 """
 
 import io
@@ -43,15 +44,15 @@ class Sender:
     def pack(self, candidate: Candidate) -> tuple[bytes, dict[str, list[Any]]]:
         """The candidate as it is now, and the references that go along."""
         shared = {"lesson": candidate.lesson, "reference": candidate.reference}
-        if getattr(candidate.lesson, "brief", False):  # many are made from the same one
+        if candidate.perturbation is not None:  # many are made of the same actor
             shared["actor"] = candidate.individual.actor
         names, references = {}, {}
         for path, leaf in jax.tree_util.tree_leaves_with_path(shared):
             if isinstance(leaf, Array | np.ndarray) and not _is_key(leaf) and leaf.nbytes >= SHARED:
                 name = names[id(leaf)] = jax.tree_util.keystr(path)
                 references[name] = self._stored(name, leaf)
-        actor = Individual(candidate.individual.actor, None)
-        return dumps(replace(candidate, individual=actor), names), references
+        sent = replace(candidate, individual=Individual(candidate.individual.actor, None), credited=None)
+        return dumps(sent, names), references
 
     def _stored(self, name: str, array: Any) -> list[Any]:
         latest = self._latest.get(name, Version(None, [], []))

@@ -1,0 +1,89 @@
+"""The evolvers and learners that couplings choose from. One of the user's own may stand in any of these places."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax import Array
+
+from genepool.environments.task import Task
+from genepool.errors import UserError
+from genepool.evolution.asynchronous import AsynchronousES, RankES
+from genepool.evolution.distribution import CEM
+from genepool.evolution.genetic import GenerationalGA
+from genepool.evolution.openai_es import OpenAIES
+from genepool.evolution.steady import SteadyStateGA
+from genepool.evolution.strategies import Evosax
+from genepool.learning.ddpg import DDPG
+from genepool.learning.sac import SAC
+from genepool.learning.td3 import TD3
+from genepool.networks import Actor
+from genepool.protocols import Evolver, Learner, Teacher
+
+AnyEvolver = GenerationalGA | SteadyStateGA | CEM | AsynchronousES | RankES | OpenAIES | Evosax
+AnyLearner = DDPG | TD3 | SAC
+
+
+def check_counts(holder: Any, *names: str) -> None:
+    """Refuse a number below 1 in one of these fields."""
+    for name in names:
+        if getattr(holder, name) < 1:
+            raise UserError(f"{name.replace('_', ' ')} is {getattr(holder, name)}: it must be 1 or more")
+
+
+def check_not_negative(holder: Any, *names: str) -> None:
+    """Refuse a number below 0 in one of these fields."""
+    for name in names:
+        if getattr(holder, name) < 0:
+            raise UserError(f"{name.replace('_', ' ')} is {getattr(holder, name)}: it must be 0 or more")
+
+
+def check_network(holder: Any) -> None:
+    """Refuse an actor without hidden units."""
+    if not holder.hidden or min(holder.hidden) < 1:
+        raise UserError(f"hidden is {tuple(holder.hidden)}: it needs one layer or more, each of 1 unit or more")
+
+
+def check_learner(coupling: str, learner: Any, protocol: type = Learner) -> None:
+    """Refuse what is no learner, or no teacher where one is wanted, and say what it lacks."""
+    if learner is None:
+        raise UserError(f"{coupling} needs a learner: for an evolver alone take the preset cem or es with --evolver")
+    if missing := missing_methods(learner, protocol):
+        role = "teacher" if protocol is Teacher else "learner"
+        raise UserError(f"{type(learner).__name__} is no {role}: it has no method {missing[0]!r}")
+
+
+def check_evolver(coupling: str, evolver: Any) -> None:
+    """Refuse a missing evolver."""
+    if evolver is None:
+        raise UserError(f"{coupling} needs an evolver: for a learner alone take the preset ddpg, td3 or sac")
+
+
+def check_takes_lessons(evolver: Evolver[Any]) -> None:
+    """Refuse an evolver whose members must be tried as they are."""
+    if not evolver.takes_lessons:
+        raise UserError(
+            "this evolver estimates a gradient from the members as it made them, and a lesson would move them: "
+            "take --evolver cem here, or a preset without lessons, such as esac or erl, for this evolver"
+        )
+
+
+def missing_methods(part: Any, protocol: type) -> list[str]:
+    """The members of a protocol that a part does not offer."""
+    names = [name for kind in protocol.__mro__ for name in (*vars(kind), *getattr(kind, "__annotations__", ()))]
+    own = dict.fromkeys(name for name in names if not name.startswith("_"))
+    return [name for name in own if not hasattr(part, name)]
+
+
+def known(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those of the settings that the parts have."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def sizes_of(task: Task) -> tuple[int, int]:
+    """Of observations and actions."""
+    return task.observation_size, task.action_size
+
+
+def new_actor(key: Array, task: Task, shape: Sequence[Any]) -> Actor:
+    """A new actor for the task; its shape is hidden units, layer norm, activation and, if given, initial weights."""
+    return Actor(key, *sizes_of(task), *shape)

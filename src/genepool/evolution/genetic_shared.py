@@ -1,0 +1,79 @@
+"""What both genetic algorithms share: memories, the calls of the operators, the fates of clones, checks of settings."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from genepool import buffer, trees
+from genepool.errors import UserError
+from genepool.types import Individual, Outcome, Population
+
+FATES = ("elite", "selected", "discarded")  # what becomes of a clone of the learner in the population
+
+
+def with_new_memory(outcomes: Sequence[Outcome]) -> Population:
+    """The individuals of the outcomes, each with its new transitions in its memory."""
+    members = trees.stack([outcome.individual for outcome in outcomes])
+    memory = buffer.record_each(members.memory, [outcome.transitions for outcome in outcomes])
+    return Population(Individual(members.actor, memory), np.array([outcome.fitness for outcome in outcomes]))
+
+
+def with_rows(stacked: Any, slots: Sequence[int], rows: Any) -> Any:
+    """The stacked tree with these rows in these slots. Written on the host: nothing is compiled for each number of rows."""
+
+    def written(old: Any, new: Any) -> Any:
+        leaf = np.array(old)  # a copy, for views of the old rows may be out with candidates
+        leaf[slots] = new
+        return leaf if isinstance(old, np.ndarray) else jnp.asarray(leaf)
+
+    return jax.tree.map(written, stacked, rows)
+
+
+def name(part: Any) -> str:
+    """An operator's class as words: "row copy"."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(part).__name__).lower()
+
+
+@partial(jax.jit, static_argnums=0)
+def cross(
+    crossover: Callable, key: Array, x: Individual, y: Individual, critic: Callable | None
+) -> tuple[Individual, ...]:
+    """The children of x and y."""
+    return crossover(key, x, y, critic)
+
+
+@partial(jax.jit, static_argnums=0)
+def mutate(mutation: Callable, keys: Array, members: Individual, chosen: Array) -> Individual:
+    """The members, those chosen mutated."""
+    return trees.where(jnp.asarray(chosen), jax.vmap(mutation)(keys, members), members)
+
+
+def fates_report(fate: np.ndarray, fates: np.ndarray) -> dict[str, Any]:
+    """The last clone's fate by its name, and how many clones so far had which."""
+    last = FATES[int(fate)] if fate >= 0 else None
+    return {"clone": last, "clones": dict(zip(FATES, fates.tolist(), strict=True))}
+
+
+def elite_count(fraction: float, population: int) -> int:
+    """e = max(1, floor(psi N))."""
+    return max(1, int(fraction * population + 1e-9))
+
+
+def check_sizes(population: int, tournament: int) -> None:
+    """Refuse a population that has no pairs, and a tournament without individuals."""
+    if population < 2:
+        raise UserError(f"population is {population}: a genetic algorithm needs 2 individuals or more")
+    if tournament < 1:
+        raise UserError(f"tournament is {tournament}: it needs 1 individual or more")
+
+
+def check_share(field: str, value: float, most: float = 1.0) -> None:
+    """Refuse a value that is no share or probability."""
+    if not 0.0 <= value <= most:
+        raise UserError(f"{field} is {value}: it must lie between 0 and {most:g}")
