@@ -21,8 +21,8 @@ import jax
 import numpy as np
 
 import genepool
-from genepool.runs.training import open_workers
 from genepool.schedule import Clock, synchronous
+from genepool.workers.named import open_workers
 
 SIGMAS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.5, 1.0)
 TASK = "CyclicMDP"
@@ -67,7 +67,7 @@ def centre(workers: tuple[str, ...], pairs: tuple[int, ...], repeats: int = 3) -
         for count in pairs:
             part = algorithm("es", pairs=count)
             bench, state, seconds = open_workers(where, part.task), part.init(jax.random.key(0)), []
-            state = replace(state, strategy=replace(state.strategy, mother=clockwise(part), sigma=np.asarray(1e-6)))
+            state = replace(state, evolver=replace(state.evolver, mother=clockwise(state), sigma=np.asarray(1e-6)))
             for k in range(repeats + 1):
                 candidates, state = part.ask(jax.random.key(k), state, part.generation)
                 begun = time.perf_counter()
@@ -79,11 +79,11 @@ def centre(workers: tuple[str, ...], pairs: tuple[int, ...], repeats: int = 3) -
     return rows
 
 
-def clockwise(part: Any) -> Any:
+def clockwise(state: Any) -> Any:
     """The weights of an actor that goes round and round: its last layer's bias prefers the first action."""
     from genepool import trees
 
-    like = jax.tree.map(np.zeros_like, part._like)
+    like = jax.tree.map(np.zeros_like, state.evolver.template)
     like.output.bias[0] = 3.0
     return jax.numpy.asarray(trees.flat(like))
 

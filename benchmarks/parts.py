@@ -24,14 +24,14 @@ import numpy as np
 
 import genepool
 from genepool import Candidate, Individual, LocalWorkers, Outcome, Transitions, buffer, networks, trees
-from genepool.algorithms.erl import ERLState
+from genepool.algorithms.injection import InjectionState
 from genepool.evolution import genetic
-from genepool.learning import ddpg, ppo, td3
+from genepool.learning import ddpg, offpolicy, ppo
 from genepool.learning.lessons import Lesson
 from genepool.learning.returns import Batch
 from genepool.machine import EIGEN, each
 from genepool.networks import Actor
-from genepool.optimiser import adam_init
+from genepool.optimiser import Adam, adam_init
 from genepool.schedule import Clock, synchronous
 from genepool.workers import crew, local
 
@@ -306,7 +306,9 @@ def teaching(threads: int, quick: bool) -> list[Row]:
         return [Candidate(Individual(actor, None), lesson=lesson)] * lessons
 
     def work() -> list[Individual]:
-        return local.taught(candidates(learner.update_critic(k_critic, state, actor, replay, steps), steps))
+        return local.individuals_to_play(
+            candidates(learner.update_critic(k_critic, state, actor, replay, steps), steps)
+        )
 
     flops = teaching_flops(*SIZES, learner.batch_size, steps, lessons * steps)
     name = f"CEM-RL's gradients per frame, {spelt(threads)}"
@@ -314,10 +316,10 @@ def teaching(threads: int, quick: bool) -> list[Row]:
 
     # what genepool does not do: all lessons as one program, the actors and their teachers along a leading axis
     few, axis = steps // 4, lambda tree: jax.tree.map(lambda leaf: jnp.stack([leaf] * lessons), tree)
-    lesson = partial(td3._improve.__wrapped__, learner)
+    lesson = partial(offpolicy._improve.__wrapped__, learner, Adam(learner.actor_rate))
     improve = jax.jit(jax.vmap(lesson, (0, 0, 0, None, None, None)), compiler_options=EIGEN)
     given = axis(jax.random.fold_in(k_lesson, 0)), axis((actor, adam_init(actor))), axis(learner.teacher(state))
-    both = (lambda: improve(*given, *shared, few), lambda: local.taught(candidates(state, few)))
+    both = (lambda: improve(*given, *shared, few), lambda: local.individuals_to_play(candidates(state, few)))
     alike = [np.asarray(both[0]()[0].output.weight[0]), both[1]()[0].actor.output.weight]  # compiles
     pairs = [[1e3 * seconds(one) for one in both] for _ in range(1 if quick else 15)]
     rounds, limits = zip(*pairs, strict=True)
@@ -488,17 +490,18 @@ def generation(threads: int, quick: bool) -> list[Row]:
     return [*shares(records), row("peak memory", "MB", [peak / 1e6], [held / 1e6], "the arrays of the state", **target)]
 
 
-def saturated(state: ERLState, outcomes: Sequence[Outcome]) -> ERLState:
+def saturated(state: InjectionState, outcomes: Sequence[Outcome]) -> InjectionState:
     """The state with replay and memories full of what was just played, written as training writes it."""
-    rows, members = [outcome.transitions for outcome in outcomes], state.brood.members
-    replay, memories, memory = state.replay, members.memory, state.memory
+    rows = [outcome.transitions for outcome in outcomes]
+    members = state.evolver.members
+    replay, memories, memory = state.experience.replay, members.memory, state.experience.memory
     frames = outcomes[0].frames
     for k in range(replay.capacity // frames):
         replay = buffer.record(replay, rows[k % len(rows)])
     for _ in range(memory.capacity // frames):
         memories, memory = buffer.record_each(memories, rows[:-1]), buffer.record(memory, rows[-1])  # the last explored
-    brood = replace(state.brood, members=Individual(members.actor, memories))
-    return replace(state, brood=brood, replay=replay, memory=memory)
+    evolver = replace(state.evolver, members=Individual(members.actor, memories))
+    return replace(state, evolver=evolver, experience=replace(state.experience, replay=replay, memory=memory))
 
 
 @contextmanager

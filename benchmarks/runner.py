@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 PROGRAM = (sys.executable, "-m", "genepool.cli")
 COLUMNS = ("frames", "true_frames", "training_frames", "wall_seconds", "who", "returns")
 TELL = 60.0  # seconds between two lines about how far it is
+NOTE = 30.0  # seconds between two notes of what a process has cost so far
 TAIL = 2**20  # bytes, more than a record has
 DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -58,7 +60,63 @@ def progress(job: Job, runs: Path) -> tuple[int, float]:
     return record["frames"], record["wall"]
 
 
-def start(job: Job, runs: Path, core: int | None) -> subprocess.Popen | None:
+def session_seconds(session: int) -> float:
+    """CPU seconds of the processes of a session and of the children that they waited for; 0 where the system does not say."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(job: Job, runs: Path) -> float | None:
+    """CPU seconds of all processes that have trained the run, with their helpers; none where nobody noted them."""
+    account = runs / f"{job.name}.cost"
+    if not account.exists():
+        return None
+    whole = [line.split() for line in account.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return sum({begun: float(seconds) for begun, seconds in whole}.values())  # the last note of each process
+
+
+class Trainer:
+    """A process that trains a run. It notes what the process costs in a file beside the run, a line each time."""
+
+    def __init__(self, job: Job, runs: Path, process: subprocess.Popen):
+        self.process = process
+        self.account = runs / f"{job.name}.cost"
+        self.begun = time.time_ns()  # its name in the file
+        self.noted = time.monotonic()
+        self.seconds = 0.0
+        self.heard = 0  # how often it was asked to stop
+
+    def ended(self) -> bool:
+        """Whether the process is over. It is to be asked often: the cost is noted meanwhile, and at the end."""
+        if self.process.returncode is not None:
+            return True
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if pid:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            self._note(usage.ru_utime + usage.ru_stime)
+        elif time.monotonic() - self.noted > NOTE:
+            self._note(session_seconds(self.process.pid))
+        return bool(pid)
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send the process a signal. `Popen` would forget the cost of one that is just over."""
+        if self.process.returncode is None:
+            os.kill(self.process.pid, number)
+
+    def _note(self, seconds: float) -> None:
+        """At the end only helpers that were waited for are counted, so the larger number is the right one."""
+        self.seconds = max(self.seconds, seconds)
+        self.noted = time.monotonic()
+        with self.account.open("a") as file:
+            file.write(f"{self.begun} {self.seconds:.2f}\n")
+
+
+def start(job: Job, runs: Path, core: int | None) -> Trainer | None:
     """The process that trains the run or goes on with it, or nothing if another one is at it."""
     runs.mkdir(parents=True, exist_ok=True)
     folder = runs / job.name
@@ -73,7 +131,7 @@ def start(job: Job, runs: Path, core: int | None) -> subprocess.Popen | None:
             shutil.rmtree(folder, ignore_errors=True)  # killed while it was made: nothing is in it yet
             words = ["train", job.preset, job.task, "--frames", str(job.frames), "--seed", str(job.seed)]
             words += ["--run", str(folder), *job.options]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*PROGRAM, *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -83,6 +141,7 @@ def start(job: Job, runs: Path, core: int | None) -> subprocess.Popen | None:
             start_new_session=True,  # Ctrl-C reaches us alone, and we tell it once
             preexec_fn=partial(_settle, core),
         )
+        return Trainer(job, runs, process)
 
 
 def _settle(core: int | None) -> None:
@@ -97,14 +156,15 @@ class Runner:
     """Some runs at a time, each on a core of its own."""
 
     def __init__(self, jobs: Sequence[Job], runs: Path, results: Path, at_once: int):
-        self.jobs, self.runs, self.results = jobs, runs, results
+        self.jobs = list(dict.fromkeys(jobs))  # a plan may name a run early and again in its own row
+        self.runs = runs
+        self.results = results
         cores = sorted(os.sched_getaffinity(0))
         self.cores = [cores[k % len(cores)] for k in range(at_once)]
-        self.waiting = [job for job in jobs if not self.done(job)]
-        self.running: dict[int, tuple[Job, subprocess.Popen]] = {}  # by place
+        self.waiting = [job for job in self.jobs if not self.done(job)]
+        self.running: dict[int, tuple[Job, Trainer]] = {}  # by place
         self.failed: list[Job] = []
         self.stopped = 0  # how often it was asked to stop
-        self.heard: dict[int, int] = {}  # and how often each process was told
 
     def done(self, job: Job) -> bool:
         """Whether all its frames are trained."""
@@ -135,11 +195,11 @@ class Runner:
 
     def _pass_on(self) -> None:
         """Tell every run that it is to stop, once for each time that we were told."""
-        for job, process in self.running.values():
-            if self.heard.get(process.pid, 0) < self.stopped:
+        for job, trainer in self.running.values():
+            if trainer.heard < self.stopped:
                 say(f"{job.name}: {'saves itself' if self.stopped == 1 else 'stops at once'}")
-                process.send_signal(signal.SIGTERM if self.stopped == 1 else signal.SIGINT)
-                self.heard[process.pid] = self.stopped
+                trainer.tell(signal.SIGTERM if self.stopped == 1 else signal.SIGINT)
+                trainer.heard = self.stopped
 
     def _begin(self) -> None:
         """Start runs in the places that are free. One that another runner is at is asked for again later."""
@@ -147,16 +207,16 @@ class Runner:
             for job in () if self.stopped or place in self.running else tuple(self.waiting):
                 if self.done(job):  # by another runner
                     self.waiting.remove(job)
-                elif process := start(job, self.runs, core):
+                elif trainer := start(job, self.runs, core):
                     self.waiting.remove(job)
-                    self.running[place] = job, process
+                    self.running[place] = job, trainer
                     say(f"{job.name}: {'goes on' if progress(job, self.runs)[0] else 'begins'} on core {core}")
                     break
 
     def _end(self) -> None:
         """Take note of the runs that ended."""
-        for place, (job, process) in tuple(self.running.items()):
-            if process.poll() is None:
+        for place, (job, trainer) in tuple(self.running.items()):
+            if not trainer.ended():
                 continue
             del self.running[place]
             if self.done(job):
@@ -218,7 +278,9 @@ def keep(job: Job, results: Path, curve: str, config: str) -> None:
 def tables(job: Job, runs: Path) -> tuple[str, str]:
     """A run's tests as CSV, a row for each policy that was tested; and its configuration without what is of this machine.
 
-    `frames` are the paper's, `true_frames` all that were played, `training_frames` those without the tests.
+    `frames` are the paper's, `true_frames` all that were played, `training_frames` those without the tests. With the
+    configuration goes what the run cost: seconds by the clock on the wall, and CPU seconds of its own processes, which are
+    comparable though cores are shared.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -240,22 +302,25 @@ def tables(job: Job, runs: Path) -> tuple[str, str]:
     words = shlex.split(config["command"])[1:]
     place = words.index("--run") if "--run" in words else len(words)
     config["command"] = shlex.join(["genepool", *words[:place], *words[place + 2 :]])
+    cpu = cpu_seconds(job, runs)
+    config["cost"] = {"wall_seconds": round(progress(job, runs)[1], 1), "cpu_seconds": cpu and round(cpu, 1)}
     return file.getvalue(), json.dumps(config, indent=2) + "\n"
 
 
 def on_a_node(job: Job, runs: Path) -> tuple[str, str]:
     """Train a run wherever this is called, and bring its tables."""
     while progress(job, runs)[0] < job.frames:
-        process = start(job, runs, None)
-        if process is None:  # another runner is at it
+        trainer = start(job, runs, None)
+        if trainer is None:  # another runner is at it
             time.sleep(1.0)
             continue
         try:
-            while process.poll() is None:
+            while not trainer.ended():
                 time.sleep(1.0)  # Ray's way of cancelling is heard between two of them
         except BaseException:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
+            trainer.tell(signal.SIGTERM)
+            while not trainer.ended():
+                time.sleep(0.2)
             raise
         if progress(job, runs)[0] < job.frames:
             raise RuntimeError((runs / f"{job.name}.log").read_text()[-2000:])
@@ -269,8 +334,8 @@ def spread(jobs: Sequence[Job], runs: Path, results: Path, workers: str, address
     """
     import ray
 
-    from genepool.runs.training import worker_count
     from genepool.workers import cluster
+    from genepool.workers.named import worker_count
 
     count = worker_count(workers)
     for number in (signal.SIGINT, signal.SIGTERM):  # first, for a shell may have us and Ray's workers ignore them
