@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from tiny import KEY, LENGTH, aes_rl, generations, same
+from tiny import KEY, LENGTH, aes_rl, cem_rl, generations, same
 
 import genepool
 from genepool import trees
@@ -230,3 +230,11 @@ def test_in_a_run_the_reference_is_in_the_ledger_and_not_among_the_frames(tmp_pa
     assert len(record["p"]) == len(record["staleness"]) == len(record["fitness"]) == 10
     assert record["staleness"] == [0.0] * 10
     assert record["taught"] + record["untaught"] > 0
+
+
+def test_on_the_synchronous_schedule_a_result_lags_behind_those_that_moved_the_mean_before_it():
+    *_, (state, outcomes) = generations(aes_rl(schedule="synchronous", warmup=0, critic_head_start=0), 2)
+    algorithm = aes_rl(schedule="synchronous")
+    assert algorithm.report(state, outcomes)["staleness"] == list(range(len(outcomes)))
+    *_, (state, outcomes) = generations(cem_rl(), 2)
+    assert cem_rl().report(state, outcomes)["staleness"] == [0] * len(outcomes)

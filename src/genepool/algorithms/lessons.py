@@ -258,7 +258,9 @@ class Lessons:
     def report(self, state: LessonsState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Who took lessons, how far results lag behind, and what evolver and learner report."""
         lags = zip(outcomes, state.in_flight.staleness(outcomes), strict=True)
-        lags = [lag if self.schedule == "asynchronous" else 0 for o, lag in lags if o.candidate.purpose == "fitness"]
+        # outcomes that are told together add no staleness to each other
+        in_turn = self.schedule == "asynchronous" or getattr(self._evolver, "needs_reference", False)
+        lags = [lag if in_turn else 0 for outcome, lag in lags if outcome.candidate.purpose == "fitness"]
         taught, plain = (int(count) - 1 for count in state.counts)
         report = {"staleness": lags, "taught": taught, "untaught": plain}
         report |= self._evolver.report(state.evolver, outcomes)

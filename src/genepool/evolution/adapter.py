@@ -58,7 +58,8 @@ class VectorEvolver:
         return getattr(self.strategy, "has_upcoming", False)
 
     @property
-    def _needs_reference(self) -> bool:
+    def needs_reference(self) -> bool:
+        """Whether outcomes are told one after the other, each compared with the mean as it then stands."""
         return getattr(self.strategy, "needs_reference", False)
 
     def init(self, key: Array, new_individual: Callable[[int], Individual]) -> VectorEvolverState:
@@ -86,7 +87,7 @@ class VectorEvolver:
         if state.waits:
             newcomer = trees.unflat(state.newcomer, state.template)
             candidates[0] = replace(candidates[0], individual=Individual(newcomer, None), origin="learning")
-        if self._needs_reference:
+        if self.needs_reference:
             reference = self._reference(state)
             candidates = [replace(candidate, **reference) for candidate in candidates]
         return candidates, replace(state, strategy=strategy, waits=np.asarray(False))
@@ -104,7 +105,7 @@ class VectorEvolver:
         """All outcomes at once; one after the other where each is compared with the mean, which may move with each."""
         if not outcomes:
             return state
-        if self._needs_reference:
+        if self.needs_reference:
             for k, outcome in enumerate(outcomes):
                 state = self._compared(jax.random.fold_in(key, k), state, outcome)
             return state
@@ -144,7 +145,7 @@ class VectorEvolver:
     def report(self, state: VectorEvolverState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """What the strategy says of itself. Where outcomes are compared with the mean: p and the mean's fitness, of each."""
         report: dict[str, Any] = {}
-        if self._needs_reference:
+        if self.needs_reference:
             numbers = [outcome.candidate.number for outcome in outcomes if outcome.candidate.purpose == "fitness"]
             rows = [state.log[number % LOGGED].tolist() for number in numbers]
             report = {"p": [row[0] for row in rows], "mean_fitness": [row[1] for row in rows]}
