@@ -109,7 +109,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    from genepool.analysis.curves import COLOURS
+    from genepool.analysis.report.curves import COLOURS
 
     figure, (one, two, three) = plt.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
     for colour, (name, runs) in zip(COLOURS, found["left"].items(), strict=False):

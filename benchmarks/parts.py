@@ -25,15 +25,17 @@ import numpy as np
 import genepool
 from genepool import Candidate, Individual, LocalWorkers, Outcome, Transitions, buffer, networks, trees
 from genepool.algorithms.injection import InjectionState
-from genepool.evolution import genetic
+from genepool.cores import map_on_cores
+from genepool.evolution.genetic import generational as genetic
 from genepool.learning import ddpg, offpolicy, ppo
 from genepool.learning.lessons import Lesson
 from genepool.learning.returns import Batch
-from genepool.machine import EIGEN, each
 from genepool.networks import Actor
 from genepool.optimiser import Adam, adam_init
 from genepool.schedule import Clock, synchronous
-from genepool.workers import crew, local
+from genepool.workers import local
+from genepool.workers import processes as crew
+from genepool.xla import EIGEN
 
 Row = dict[str, Any]
 ALGORITHM = genepool.pderl("HalfCheetah-v5")
@@ -197,7 +199,7 @@ def physics(actions: np.ndarray, threads: int) -> float:
 @cache
 def cheetah() -> tuple[Any, int]:
     """The task's MuJoCo model, and its physics steps per frame."""
-    from genepool.environments import gymnasium_engine
+    from genepool.environments.engines import gymnasium as gymnasium_engine
 
     environment = gymnasium_engine.make(ALGORITHM.task.id).unwrapped
     return environment.model, environment.frame_skip
@@ -421,7 +423,7 @@ def stacked(algorithm: Any, key: jax.Array, state: Any, label: str, quick: bool)
         one = lambda i: mutation.improve(
             keys[i], trees.take(members, i), i, shared, returns[i], near[i], algorithm.sharing
         )
-        return each(one, range(m))
+        return map_on_cores(one, range(m))
 
     both = (at_once, one_by_one)
     for work in both:
@@ -558,7 +560,7 @@ def cluster(threads: int, quick: bool) -> list[Row]:
     """
     import ray
 
-    from genepool.workers.ray import RayWorkers
+    from genepool.workers.ray.driver import RayWorkers
 
     task = replace(ALGORITHM.task, max_steps=1)
     actors = [jax.device_get(Actor(key, *SIZES, (400, 300), False)) for key in jax.random.split(jax.random.key(0), 20)]

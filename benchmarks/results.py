@@ -20,8 +20,8 @@ from pathlib import Path
 
 from benchmarks import runner
 from benchmarks.runner import Job
-from genepool.analysis.reference import find_band, read_points
-from genepool.commands.train import PRESETS
+from genepool.analysis.verify.reference import find_band, read_points
+from genepool.cli.commands.train import PRESETS
 
 
 @dataclass(frozen=True)

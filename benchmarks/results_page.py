@@ -17,8 +17,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from benchmarks.results import PLAN, Row, jobs_of
-from genepool.analysis.curves import COLOURS
-from genepool.analysis.reference import NEAR, PAPERS, Band, Point, find_band, judge, read_points
+from genepool.analysis.report.curves import COLOURS
+from genepool.analysis.verify.reference import NEAR, PAPERS, Band, Point, find_band, judge, read_points
 
 OPENING = """\
 # Results

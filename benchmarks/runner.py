@@ -334,8 +334,8 @@ def spread(jobs: Sequence[Job], runs: Path, results: Path, workers: str, address
     """
     import ray
 
-    from genepool.workers import cluster
     from genepool.workers.named import worker_count
+    from genepool.workers.ray import cluster
 
     count = worker_count(workers)
     for number in (signal.SIGINT, signal.SIGTERM):  # first, for a shell may have us and Ray's workers ignore them

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import genepool
-from genepool.evolution.imitation import StateSpace
+from genepool.algorithms.gpo.imitation import StateSpace
 from genepool.learning.ddpg import DDPG
 from genepool.learning.ppo import PPO, Critic
 from genepool.learning.td3 import TD3

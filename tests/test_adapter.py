@@ -8,10 +8,10 @@ import pytest
 
 from genepool import trees
 from genepool.errors import UserError
-from genepool.evolution.adapter import VectorEvolver, adapted
-from genepool.evolution.asynchronous import AsynchronousES, FullMove, RankES
-from genepool.evolution.distribution import CEM, KNOWN, Results
-from genepool.evolution.strategies import Evosax
+from genepool.evolution.distribution.adapter import VectorEvolver, adapted
+from genepool.evolution.distribution.asynchronous import AsynchronousES, FullMove, RankES
+from genepool.evolution.distribution.cem import CEM, KNOWN, Results
+from genepool.evolution.distribution.evosax import Evosax
 from genepool.networks import Actor
 from genepool.types import Individual, Outcome, Transitions
 

@@ -9,7 +9,7 @@ from tiny import KEY, LENGTH, aes_rl, cem_rl, generations, same
 
 import genepool
 from genepool import trees
-from genepool.evolution.asynchronous import AsynchronousES
+from genepool.evolution.distribution.asynchronous import AsynchronousES
 from genepool.parts import part
 from genepool.schedule import Clock, asynchronous
 from genepool.types import Candidate, Individual

@@ -14,7 +14,7 @@ from genepool import CEM, DDPG, SAC, TD3, GenerationalGA, OpenAIES, SteadyStateG
 from genepool.algorithms.assemble import assembled, exchanged
 from genepool.algorithms.presets import FUNCTIONS, PRESETS
 from genepool.errors import UserError
-from genepool.evolution.mutation import Proximal
+from genepool.evolution.genetic.mutation import Proximal
 from genepool.parts import field_comments
 from genepool.runs import training
 

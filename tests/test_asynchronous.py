@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from genepool.errors import UserError
-from genepool.evolution.asynchronous import (
+from genepool.evolution.distribution.asynchronous import (
     AdaptiveN,
     AsynchronousES,
     FixedN,
@@ -17,7 +17,7 @@ from genepool.evolution.asynchronous import (
     RankES,
     SuccessRule,
 )
-from genepool.evolution.distribution import Results
+from genepool.evolution.distribution.cem import Results
 
 KEY = jax.random.key(0)
 MU = np.array([1.0, -2.0, 0.5], np.float32)

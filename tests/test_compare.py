@@ -7,10 +7,10 @@ import pytest
 from made_runs import AES, PDERL, aes_records, command, pderl_records, write_all_kinds, write_run
 
 from genepool.algorithms.presets import PRESETS
-from genepool.analysis import published
-from genepool.analysis.reading import find, read_all
-from genepool.analysis.sweep_figures import sweeps
-from genepool.analysis.systems import grouped
+from genepool.analysis.records.reading import find, read_all
+from genepool.analysis.records.systems import grouped
+from genepool.analysis.report.sweeps import sweeps
+from genepool.analysis.verify import published
 
 PNG = b"\x89PNG"
 

@@ -16,7 +16,7 @@ from genepool.algorithms.presets import PRESETS
 from genepool.environments import task as tasks
 from genepool.parts import described
 from genepool.runs.rebuilding import rebuild_algorithm
-from genepool.workers import crew
+from genepool.workers import processes as crew
 
 TINY = {"test_episodes": 1, "max_steps": LENGTH}
 SMALL = TINY | {"hidden": (4,), "replay": 2_000}

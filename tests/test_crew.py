@@ -21,7 +21,8 @@ from genepool.environments import task as tasks
 from genepool.environments.task import find
 from genepool.networks import Actor
 from genepool.types import Individual
-from genepool.workers import crew, local
+from genepool.workers import local
+from genepool.workers import processes as crew
 
 CHEETAH = replace(find("HalfCheetah-v5"), max_steps=40)
 
@@ -184,7 +185,7 @@ def test_nobody_is_hired_for_a_short_game(monkeypatch):
 
 
 def test_mates_end_with_the_process_that_hired_them_however_it_ends():
-    code = "from genepool.workers import crew; (m,) = crew.gather(1); print(m.process.pid, flush=True); input()"
+    code = "from genepool.workers import processes as crew; (m,) = crew.gather(1); print(m.process.pid, flush=True); input()"
     for end in (signal.SIGKILL, None):
         with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as process:
             pid = int(process.stdout.readline())
@@ -198,7 +199,7 @@ def test_mates_end_with_the_process_that_hired_them_however_it_ends():
 
 def test_a_copy_of_a_process_leaves_its_mates_alone():
     code = """import os, sys, warnings
-from genepool.workers import crew
+from genepool.workers import processes as crew
 (mate,) = crew.gather(1)
 warnings.simplefilter("ignore")  # JAX's, that a copy may not work
 if os.fork() == 0:

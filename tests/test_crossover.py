@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genepool.evolution.crossover import Distillation, RowCopy, imitation_targets
+from genepool.evolution.genetic.crossover import Distillation, RowCopy, imitation_targets
 from genepool.networks import shrink_output
 
 equal = partial(jax.tree.map, np.testing.assert_array_equal)

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 
+from genepool.acting import batch as crowd
 from genepool.networks import Actor, SquashedGaussian
-from genepool.workers import crowd, local
+from genepool.workers import local
 
 
 class Timid(Actor):
@@ -76,7 +77,7 @@ def test_the_bits_of_an_action_depend_on_nothing_but_what_is_in_its_lane(hidden,
 def test_together_several_actors_act_as_each_does_by_itself(activation, layer_norm):
     several, rng = actors((40, 24), layer_norm, activation, count=5), np.random.default_rng(2)
     states, noise = (3.0 * rng.standard_normal((5, width)).astype(np.float32) for width in (11, 3))
-    found = jax.tree.map(lambda *leaves: np.stack(leaves), *several).together()(states, noise)
+    found = jax.tree.map(lambda *leaves: np.stack(leaves), *several).host_batch()(states, noise)
     expected = [actor.explore(s, e) for actor, s, e in zip(several, states, noise, strict=True)]
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from genepool.errors import UserError
-from genepool.evolution.distribution import CEM, Results, log_weights
+from genepool.evolution.distribution.cem import CEM, Results, log_weights
 
 KEY = jax.random.key(0)
 MU = np.array([1.0, -2.0, 0.5], np.float32)

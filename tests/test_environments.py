@@ -12,9 +12,9 @@ from gymnasium.utils.env_checker import check_env
 from tasks import Reach, Switch
 
 import genepool
-from genepool.environments import dm_control
 from genepool.environments.spaces import Spaces
 from genepool.environments.task import find
+from genepool.environments.tasks import dm_control
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from genepool import cli
-from genepool.analysis.esac_figures import _mean, sensitivity, updates
+from genepool.analysis.report.esac import _mean, sensitivity, updates
 from genepool.errors import UserError
 from genepool.runs.folder import Folder
 

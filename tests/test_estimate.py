@@ -9,8 +9,8 @@ import pytest
 
 import genepool
 from genepool import cli
-from genepool.analysis.estimate import Measured, in_small, measure, predict
-from genepool.evolution.imitation import StateSpace
+from genepool.algorithms.gpo.imitation import StateSpace
+from genepool.analysis.scaling.estimate import Measured, in_small, measure, predict
 from genepool.learning.ddpg import DDPG
 
 CROSSING = ("selecting", "crossover", "exploring")

@@ -10,8 +10,8 @@ from tiny import KEY, LENGTH, es, generations, same
 import genepool
 from genepool import trees
 from genepool.errors import UserError
-from genepool.evolution.mirrored import centred_ranks, direction
-from genepool.evolution.tuning import AutomaticMutationTuning, LinearTuning
+from genepool.evolution.distribution.mirrored import centred_ranks, direction
+from genepool.evolution.distribution.tuning import AutomaticMutationTuning, LinearTuning
 from genepool.optimiser import Adam, adam_init
 
 

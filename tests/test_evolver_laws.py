@@ -12,7 +12,7 @@ from tiny import KEY, N, Nudge, Walk, copied, leaves, same
 import genepool
 from genepool import buffer, trees
 from genepool.algorithms.choices import missing_methods
-from genepool.evolution.adapter import adapted
+from genepool.evolution.distribution.adapter import adapted
 from genepool.networks import Actor
 from genepool.runs import checkpoint
 from genepool.types import Individual, Outcome, Transitions

@@ -13,9 +13,9 @@ from tiny_ga import KEY, QUICK, Mean, asked, equal, first_generation, play, star
 
 from genepool import buffer, trees
 from genepool.errors import UserError
-from genepool.evolution.crossover import Distillation, ElementCopy, RowCopy
-from genepool.evolution.genetic import FATES, GenerationalGA
-from genepool.evolution.selection import Mating
+from genepool.evolution.genetic.crossover import Distillation, ElementCopy, RowCopy
+from genepool.evolution.genetic.generational import FATES, GenerationalGA
+from genepool.evolution.genetic.selection import Mating
 from genepool.protocols import Evolver
 
 

@@ -9,7 +9,7 @@ import pytest
 from tiny_ga import KEY, QUICK, Mean, equal, first_generation, play, started
 
 from genepool import trees
-from genepool.evolution.selection import Mating
+from genepool.evolution.genetic.selection import Mating
 from genepool.types import Individual
 
 

@@ -9,10 +9,10 @@ from tasks import Plane
 
 import genepool
 from genepool import trees
-from genepool.algorithms.gpo import SCORES
+from genepool.algorithms.gpo.couples import Fittest
+from genepool.algorithms.gpo.imitation import ParameterSpace, StateSpace
+from genepool.algorithms.gpo.loop import SCORES
 from genepool.errors import UserError
-from genepool.evolution.couples import Fittest
-from genepool.evolution.imitation import ParameterSpace, StateSpace
 from genepool.learning.ppo import A2C, PPO, Critic
 from genepool.schedule import Clock, synchronous
 from genepool.workers.local import LocalWorkers

@@ -15,10 +15,10 @@ from gymnasium.utils.env_checker import check_env
 import genepool
 from genepool.algorithms.settings import PDERL_TASKS, for_task
 from genepool.cli import main
-from genepool.environments import hills, rllab
 from genepool.environments.task import find
-from genepool.environments.terrain import CELLS, FLAT, SIDE, UNITS, terrain
-from genepool.environments.terrain import hills as drawn
+from genepool.environments.tasks import hills, rllab
+from genepool.environments.tasks.terrain import CELLS, FLAT, SIDE, UNITS, terrain
+from genepool.environments.tasks.terrain import hills as drawn
 from genepool.parts import described
 from genepool.runs.rebuilding import rebuild_algorithm
 
@@ -196,7 +196,7 @@ def test_a_pickled_task_keeps_its_options():
 def test_hills_are_drawn_without_a_screen(tmp_path):
     code = """
 import gymnasium, numpy
-from genepool.environments import rllab
+from genepool.environments.tasks import rllab
 for id in ("HalfCheetahHilly-v0", "HopperHillyRllab-v0"):
     environment = gymnasium.make(id, render_mode="rgb_array", disable_env_checker=True, width=64, height=48)
     environment.reset(seed=0)

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genepool.evolution.couples import Fittest, Sharing, all_couples, random_couples
-from genepool.evolution.imitation import Expert, ParameterSpace, Played, Selector, StateSpace, shuffled, worthy
+from genepool.algorithms.gpo.couples import Fittest, all_couples, random_couples
+from genepool.algorithms.gpo.imitation import Expert, ParameterSpace, Played, Selector, StateSpace, shuffled, worthy
+from genepool.algorithms.gpo.sharing import Sharing
 from genepool.networks import VNetwork
-from genepool.stochastic import StochasticPolicy
+from genepool.networks.stochastic import StochasticPolicy
 
 SMALL = StateSpace(selector_epochs=60, selector_hidden=(16,), rate=5e-3, epochs=40)
 

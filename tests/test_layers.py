@@ -10,35 +10,35 @@ import pytest
 import genepool
 
 ROOT = Path(genepool.__file__).parent
-GROUND = {"types", "trees", "errors", "machine", "rows", "parts"}
-FIRST = GROUND | {"buffer", "networks", "stochastic", "optimiser", "environments"}
+GROUND = {"types", "trees", "errors", "parts", "cores", "xla"}
+FIRST = GROUND | {"buffer", "networks", "optimiser", "environments"}
 OFFERED = {"protocols"} | FIRST  # what a part of the user's own may count on
 LOOPS = OFFERED | {"evolution", "learning", "algorithms"}
+PLAYING = {"protocols", "types", "environments", "errors", "parts", "cores", "xla"}
+RUNS = LOOPS | {"schedule", "acting", "workers"}
 MAY_IMPORT = {  # each part may also import itself
     "__init__": {"algorithms"},  # the table of presets, which knows no JAX
     "types": GROUND,
     "trees": GROUND,
     "errors": GROUND,
-    "machine": set(),
-    "rows": set(),
+    "cores": set(),
+    "xla": set(),
     "parts": {"errors"},
     "protocols": {"types", "buffer", "environments"},
     "buffer": GROUND,
     "networks": GROUND,
-    "stochastic": GROUND | {"networks"},
     "optimiser": GROUND,
     "environments": GROUND,
     "evolution": OFFERED,
     "learning": OFFERED,
     "algorithms": LOOPS,
-    "schedule": {"protocols", "types", "environments", "errors", "machine"},
-    "workers": {"protocols", "types", "environments", "errors", "machine", "parts"},
-    "runs": LOOPS | {"schedule", "workers"},
-    "analysis": LOOPS | {"schedule", "workers", "runs"},
+    "schedule": PLAYING,
+    "acting": PLAYING,
+    "workers": PLAYING | {"acting"},
+    "runs": RUNS,
+    "analysis": RUNS | {"runs"},
     "follow": {"errors", "protocols", "runs", "analysis"},
-    "options": {"errors", "parts", "algorithms"},
-    "commands": LOOPS | {"schedule", "workers", "runs", "analysis", "options", "follow"},
-    "cli": {"errors", "options", "commands"},
+    "cli": RUNS | {"runs", "analysis", "follow"},
 }
 
 
@@ -114,15 +114,27 @@ def test_schedule_and_workers_need_no_library_but_jax_and_numpy(path):
 @pytest.mark.parametrize(
     ("library", "home"),
     [
-        ("gymnasium", {f"environments/{name}.py" for name in ("gymnasium_engine", "cyclic", "hills", "rllab")}),
-        ("mujoco", {f"environments/{name}.py" for name in ("gymnasium_engine", "hills", "mujoco_engine", "rllab")}),
-        ("envpool", {"environments/envpool_engine.py"}),
-        ("numba", {"rows.py"}),
-        ("ray", {"workers/ray.py"}),
-        ("cloudpickle", {"workers/wire.py"}),
-        ("sklearn", {"analysis/visitation.py"}),
-        ("av", {"analysis/film.py"}),
-        ("PIL", {"analysis/camera.py", "analysis/film.py"}),
+        (
+            "gymnasium",
+            {
+                "environments/engines/gymnasium.py",
+                *(f"environments/tasks/{name}.py" for name in ("cyclic", "hills", "rllab")),
+            },
+        ),
+        (
+            "mujoco",
+            {
+                *(f"environments/engines/{name}.py" for name in ("gymnasium", "mujoco")),
+                *(f"environments/tasks/{name}.py" for name in ("hills", "rllab")),
+            },
+        ),
+        ("envpool", {"environments/engines/envpool.py"}),
+        ("numba", {"networks/row_product.py"}),
+        ("ray", {"workers/ray/driver.py"}),
+        ("cloudpickle", {"workers/ray/wire.py"}),
+        ("sklearn", {"analysis/operators/visitation.py"}),
+        ("av", {"analysis/film/film.py"}),
+        ("PIL", {"analysis/film/camera.py", "analysis/film/film.py"}),
         ("torch", set()),
     ],
 )
@@ -137,8 +149,8 @@ def test_what_figures_need_is_imported_under_analysis_only(library):
 
 
 def test_tyro_is_imported_in_the_command_line_only():
-    assert "options.py" in importers("tyro")
-    assert all(path == "options.py" or path.startswith("commands/") for path in importers("tyro"))
+    assert "cli/options.py" in importers("tyro")
+    assert all(path.startswith("cli/") for path in importers("tyro"))
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "ray"])

@@ -12,7 +12,7 @@ from tiny import KEY, LENGTH, TEACHER, Uneven, aes_rl, cem_rl, generations, leav
 
 import genepool
 from genepool import trees
-from genepool.evolution.asynchronous import AsynchronousES
+from genepool.evolution.distribution.asynchronous import AsynchronousES
 from genepool.learning.td3 import TD3
 from genepool.parts import part
 from genepool.runs import checkpoint

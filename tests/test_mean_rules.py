@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from genepool.evolution.asynchronous import AbsoluteBaseline, FullMove, LinearRange, RelativeBaseline, SigmoidRange
+from genepool.evolution.distribution.asynchronous import (
+    AbsoluteBaseline,
+    FullMove,
+    LinearRange,
+    RelativeBaseline,
+    SigmoidRange,
+)
 
 DIFFERENCES = (-1000, 0, 1000, 2000, 10_000)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import genepool
-from genepool.environments import gymnasium_engine, mujoco_engine
+from genepool.environments.engines import gymnasium as gymnasium_engine
+from genepool.environments.engines import mujoco as mujoco_engine
 from genepool.environments.task import find
 
 SEEDS = (5, 6, 7, 8)

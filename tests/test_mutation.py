@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from genepool import buffer
-from genepool.evolution.mutation import Gaussian, Proximal, sensitivity
+from genepool.evolution.genetic.mutation import Gaussian, Proximal, sensitivity
 from genepool.networks import Actor, Linear
 from genepool.types import Individual, Transitions
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genepool.networks import Actor, Critic, Linear, NormalisedLinear, elu, matmul, shrink_output
+from genepool.networks import Actor, BranchedCritic, Linear, NormalisedLinear, elu, matmul, shrink_output
 
 KEY, RNG = jax.random.key(0), np.random.default_rng(0)
 
@@ -34,7 +34,7 @@ def naive_elu(x):
 def test_the_networks_have_as_many_parameters_as_the_authors():
     count = lambda network: sum(leaf.size for leaf in jax.tree.leaves(network(KEY, 17, 6)))
     assert count(Actor) == 20_102
-    assert count(Critic) == 126_201
+    assert count(BranchedCritic) == 126_201
 
 
 def test_layer_norm_equals_the_naive_formula():
@@ -65,7 +65,7 @@ def test_weights_begin_uniform_within_the_root_of_fan_in(layer):
         assert (fresh.shift == 0).all()
 
 
-@pytest.mark.parametrize("network", [Actor, Critic])
+@pytest.mark.parametrize("network", [Actor, BranchedCritic])
 def test_shrinking_scales_the_output_layer_and_nothing_else(network):
     before = randomised(network(KEY, 4, 2))
     after = shrink_output(before)
@@ -77,7 +77,10 @@ def test_shrinking_scales_the_output_layer_and_nothing_else(network):
 
 def test_a_batch_gives_the_same_as_its_states_one_by_one():
     s, a = uniform((4, 6, 5)), uniform((4, 6, 3), 9)
-    for network, inputs in ((randomised(Actor(KEY, 5, 3, (16, 16))), (s,)), (randomised(Critic(KEY, 5, 3)), (s, a))):
+    for network, inputs in (
+        (randomised(Actor(KEY, 5, 3, (16, 16))), (s,)),
+        (randomised(BranchedCritic(KEY, 5, 3)), (s, a)),
+    ):
         one = jax.jit(lambda *inputs, network=network: network(*inputs))
         batch = one(*inputs)
         for k in np.ndindex(4, 6):
@@ -99,7 +102,7 @@ def test_an_exploring_actor_keeps_its_noisy_actions_within_bounds():
 
 
 def test_the_critic_equals_the_concatenated_formula():
-    critic, s, a = randomised(Critic(KEY, 5, 3)), uniform((5,)), uniform((3,), 9)
+    critic, s, a = randomised(BranchedCritic(KEY, 5, 3)), uniform((5,)), uniform((3,), 9)
     joined = [naive_elu(x @ branch.weight + branch.bias) for x, branch in ((s, critic.state), (a, critic.action))]
     weight = np.concatenate([critic.joint.weight, critic.joint_action])
     assert weight.shape == (400, 300)
@@ -109,7 +112,7 @@ def test_the_critic_equals_the_concatenated_formula():
 
 
 def test_the_halves_of_the_joining_matrix_begin_as_one_layer_of_400_inputs():
-    fresh = Critic(KEY, 5, 3)
+    fresh = BranchedCritic(KEY, 5, 3)
     for half in (fresh.joint.weight, fresh.joint_action):
         assert 0.99 / 20 < np.max(np.abs(half)) <= 1 / 20
 

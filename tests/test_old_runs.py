@@ -12,7 +12,7 @@ import pytest
 from made_runs import aes_records, command, gpo_records, pderl_records, table, write_run
 
 import genepool
-from genepool.analysis.esac_figures import sensitivity
+from genepool.analysis.report.esac import sensitivity
 from genepool.runs.folder import Folder
 
 OLD = json.loads(Path(__file__).with_name("old_run.json").read_text())

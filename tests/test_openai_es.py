@@ -9,9 +9,9 @@ from tiny_es import CLONE, KEY, LIKE, PLAIN, all_played, asked, begun, made, pla
 
 from genepool import trees
 from genepool.errors import UserError
-from genepool.evolution.crossover import ElementCopy
-from genepool.evolution.mirrored import Perturbation, centred_ranks, direction, weighted_sum
-from genepool.evolution.openai_es import OpenAIES
+from genepool.evolution.distribution.mirrored import Perturbation, centred_ranks, direction, weighted_sum
+from genepool.evolution.distribution.openai_es import OpenAIES
+from genepool.evolution.genetic.crossover import ElementCopy
 from genepool.parts import words
 from genepool.protocols import Evolver
 

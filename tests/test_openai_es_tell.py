@@ -9,10 +9,10 @@ import pytest
 from tiny_es import CLONE, KEY, LIKE, PLAIN, all_played, asked, begun, made, played, same, told
 
 from genepool import trees
-from genepool.evolution.crossover import ElementCopy, RowCopy
-from genepool.evolution.mirrored import centred_ranks
-from genepool.evolution.openai_es import OpenAIES
-from genepool.evolution.tuning import AutomaticMutationTuning, LinearTuning, huber
+from genepool.evolution.distribution.mirrored import centred_ranks
+from genepool.evolution.distribution.openai_es import OpenAIES
+from genepool.evolution.distribution.tuning import AutomaticMutationTuning, LinearTuning, huber
+from genepool.evolution.genetic.crossover import ElementCopy, RowCopy
 from genepool.networks import Actor
 from genepool.types import Individual
 

@@ -23,12 +23,12 @@ from genepool import (
     pderl,
     trees,
 )
-from genepool.analysis.material import load
-from genepool.analysis.operator_study import draw, episodes_of, study
-from genepool.analysis.operators import Family, Stage, crossings, magnitudes, mutations
+from genepool.algorithms.gpo.imitation import StateSpace
+from genepool.analysis.operators.families import Family, Stage, crossings, magnitudes, mutations
+from genepool.analysis.operators.study import draw, episodes_of, study
+from genepool.analysis.operators.study_input import load
 from genepool.errors import UserError
-from genepool.evolution.genetic_shared import cross, mutate
-from genepool.evolution.imitation import StateSpace
+from genepool.evolution.genetic.shared import cross, mutate
 from genepool.runs.training import start
 
 pytestmark = pytest.mark.filterwarnings("ignore:the run .* was begun")  # that it never trains is meant

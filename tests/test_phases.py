@@ -13,7 +13,7 @@ import genepool
 from genepool import trees
 from genepool.algorithms.phases import Phases
 from genepool.errors import UserError
-from genepool.evolution.tuning import LinearTuning
+from genepool.evolution.distribution.tuning import LinearTuning
 from genepool.learning.ddpg import DDPG
 from genepool.learning.td3 import TD3
 from genepool.runs.folder import CLOCKED

@@ -8,7 +8,7 @@ import pytest
 from tasks import Reach
 
 import genepool
-from genepool.analysis.curves import moving_average
+from genepool.analysis.report.curves import moving_average
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from genepool.algorithms.gpo.sharing import Sharing
 from genepool.errors import UserError
-from genepool.evolution.couples import Sharing
 from genepool.learning.ppo import A2C, PPO, Critic, Shared, rows_by_step
 from genepool.learning.returns import Advantages, Batch, batch_of, discounted
-from genepool.stochastic import StochasticPolicy
+from genepool.networks.stochastic import StochasticPolicy
 from genepool.types import Candidate, Individual, Outcome, Transitions
 
 B, SIZES = 40, (3, 2)

@@ -24,7 +24,7 @@ from tiny_ray import (
 
 import genepool
 from genepool.errors import UserError
-from genepool.evolution.steady import SteadyStateGA
+from genepool.evolution.genetic.steady_state import SteadyStateGA
 from genepool.learning.ppo import Critic
 from genepool.schedule import Clock, asynchronous, synchronous
 from genepool.types import LearningResult, Outcome

@@ -15,7 +15,7 @@ from tiny_ray import DIES, REACH, Troubled, make, of_every_kind, own_cluster, sa
 
 import genepool
 from genepool.errors import UserError
-from genepool.workers.ray import RayWorkers
+from genepool.workers.ray.driver import RayWorkers
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_worker_that_is_killed_or_hangs_loses_no_candidate_and_doubles_none(th
 
 
 def test_a_candidate_that_takes_every_worker_with_it_is_refused_in_one_line(three, monkeypatch, capfd):
-    monkeypatch.setattr("genepool.workers.ray.LOSSES", 2)
+    monkeypatch.setattr("genepool.workers.ray.driver.LOSSES", 2)
     candidate = replace(of_every_kind(1)[0], seeds=(DIES,), number=41)
     with pytest.raises(UserError, match="candidate 41 was lost with its worker, 2 times in a row") as caught:
         three.map([candidate])

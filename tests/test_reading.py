@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from made_runs import pderl_records, record, row, write_all_kinds, write_run
 
-from genepool.analysis.curves import moving_average
-from genepool.analysis.lineage import effects, lineage
-from genepool.analysis.machine_figures import clock, spans
-from genepool.analysis.reading import find, read, read_all
+from genepool.analysis.records.lineage import effects, lineage
+from genepool.analysis.records.reading import find, read, read_all
+from genepool.analysis.report.curves import moving_average
+from genepool.analysis.report.time import clock, spans
 from genepool.errors import UserError
-from genepool.evolution.genetic_shared import FATES
+from genepool.evolution.genetic.shared import FATES
 from genepool.runs.folder import Folder
 
 

@@ -14,11 +14,11 @@ from browser import chromium, measured
 from made_runs import GPO, command, gpo_records, pderl_records, table, write_all_kinds, write_run
 
 from genepool import cli
-from genepool.analysis import history
-from genepool.analysis.lineage import effects, lineage
-from genepool.analysis.population_figures import clone_rates
-from genepool.analysis.reading import read
-from genepool.evolution.genetic_shared import FATES
+from genepool.analysis.records import history
+from genepool.analysis.records.lineage import effects, lineage
+from genepool.analysis.records.reading import read
+from genepool.analysis.report.population import clone_rates
+from genepool.evolution.genetic.shared import FATES
 from genepool.runs.folder import Folder
 
 PNG = b"\x89PNG"
@@ -173,8 +173,8 @@ def test_the_page_fits_phones_and_desktops_in_a_real_browser(made, tmp_path):
 @pytest.mark.parametrize(
     ("modules", "library"),
     [
-        ("genepool.runs.training, genepool.commands.train, genepool.follow", "matplotlib"),
-        ("genepool.analysis.report, genepool.analysis.comparison", "jax"),
+        ("genepool.runs.training, genepool.cli.commands.train, genepool.follow", "matplotlib"),
+        ("genepool.analysis.report.build, genepool.analysis.records.comparison", "jax"),
     ],
 )
 def test_training_needs_nothing_of_reports_nor_the_other_way_round(modules, library):

@@ -5,9 +5,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from genepool.environments import rllab
-from genepool.environments.rllab import HILLY, ROBOTS
 from genepool.environments.task import find
+from genepool.environments.tasks import rllab
+from genepool.environments.tasks.rllab import HILLY, ROBOTS
 
 NAMES = [*ROBOTS, *(f"{robot}Hilly" for robot in HILLY)]
 

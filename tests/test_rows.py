@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from genepool.rows import affine
+from genepool.networks.row_product import affine
 
 
 def made(n, fan_in, fan_out, heard):

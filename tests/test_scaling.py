@@ -9,10 +9,10 @@ import pytest
 from tasks import Reach
 
 import genepool
-from genepool.analysis.costs import AUTHORS, measure_costs, measure_lengths
-from genepool.analysis.scaling import PUBLISHED, simulate
-from genepool.analysis.scaling_report import draw, table
-from genepool.analysis.standins import NOBODY, PretendedAESRL, PretendedCEMRL, PretendedWorkers
+from genepool.analysis.scaling.costs import AUTHORS, measure_costs, measure_lengths
+from genepool.analysis.scaling.report import draw, table
+from genepool.analysis.scaling.simulate import PUBLISHED, simulate
+from genepool.analysis.scaling.simulated_costs import NOBODY, PretendedAESRL, PretendedCEMRL, PretendedWorkers
 from genepool.environments.task import find
 from genepool.schedule import Clock, asynchronous, synchronous
 from genepool.types import Candidate

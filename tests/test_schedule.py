@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import jax
 import pytest
 
-from genepool.analysis.standins import NOBODY, PretendedAESRL, PretendedCEMRL, PretendedWorkers
+from genepool.analysis.scaling.simulated_costs import NOBODY, PretendedAESRL, PretendedCEMRL, PretendedWorkers
 from genepool.schedule import Clock, asynchronous, generation, synchronous
 from genepool.types import Candidate
 from genepool.workers.virtual import Costs, VirtualWorkers

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from genepool import trees
-from genepool.evolution.selection import Mating, distances, survival
+from genepool.evolution.genetic.selection import Mating, distances, survival
 
 FITNESS = np.array([3.0, 9.0, 1.0, 7.0, 5.0, 2.0])
 RNG = partial(np.random.default_rng, 0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from genepool.analysis.statistics import (
+from genepool.analysis.records.statistics import (
     bootstrap,
     differ,
     interquartile_mean,

@@ -8,9 +8,9 @@ import pytest
 
 from genepool import trees
 from genepool.errors import UserError
-from genepool.evolution.crossover import Distillation, RowCopy
-from genepool.evolution.genetic import FATES
-from genepool.evolution.steady import SteadyStateGA
+from genepool.evolution.genetic.crossover import Distillation, RowCopy
+from genepool.evolution.genetic.generational import FATES
+from genepool.evolution.genetic.steady_state import SteadyStateGA
 from genepool.protocols import Evolver
 from genepool.types import Individual, Outcome
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genepool.stochastic import Categorical, Normal, StochasticPolicy, draw_noise, new_scale
+from genepool.networks.stochastic import Categorical, Normal, StochasticPolicy, draw_noise, new_scale
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from genepool.errors import UserError
-from genepool.evolution import strategies
-from genepool.evolution.asynchronous import (
+from genepool.evolution.distribution import evosax as strategies
+from genepool.evolution.distribution.asynchronous import (
     AbsoluteBaseline,
     AdaptiveN,
     AsynchronousES,
@@ -21,8 +21,8 @@ from genepool.evolution.asynchronous import (
     SigmoidRange,
     SuccessRule,
 )
-from genepool.evolution.distribution import CEM, Results
-from genepool.evolution.strategies import Evosax
+from genepool.evolution.distribution.cem import CEM, Results
+from genepool.evolution.distribution.evosax import Evosax
 
 KEY = jax.random.key(0)
 TOP = np.array([0.3, -0.2, 0.1, 0.4, -0.3], np.float32)

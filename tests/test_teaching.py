@@ -11,7 +11,7 @@ import genepool
 from genepool import trees
 from genepool.algorithms.teaching import Controlled, FirstHalf, random_play
 from genepool.errors import UserError
-from genepool.evolution.distribution import Results
+from genepool.evolution.distribution.cem import Results
 from genepool.networks import Actor
 from genepool.schedule import Clock, asynchronous
 from genepool.types import Candidate, Individual

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from genepool.errors import UserError
-from genepool.evolution.mirrored import centred_ranks
-from genepool.evolution.tuning import AutomaticMutationTuning, huber
+from genepool.evolution.distribution.mirrored import centred_ranks
+from genepool.evolution.distribution.tuning import AutomaticMutationTuning, huber
 from genepool.parts import words
 
 

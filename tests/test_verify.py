@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from genepool import cli
-from genepool.analysis.reference import difference, find_band, judge, read_points, score_at
-from genepool.commands import verify
-from genepool.commands.train import chosen
+from genepool.analysis.verify.reference import difference, find_band, judge, read_points, score_at
+from genepool.cli.commands import verify
+from genepool.cli.commands.train import chosen
 from genepool.errors import UserError
 
 POINTS = read_points()

@@ -9,7 +9,7 @@ from tasks import Reach
 
 import genepool
 from genepool.environments.task import find
-from genepool.evolution.steady import SteadyStateGA
+from genepool.evolution.genetic.steady_state import SteadyStateGA
 from genepool.learning.ddpg import DDPG
 from genepool.schedule import Clock, asynchronous, synchronous
 from genepool.types import Candidate, Individual, LearningResult, Outcome, Transitions

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from genepool.analysis.visitation import FLOOR, divergence, embed, first_two, on_window, window
+from genepool.analysis.operators.visitation import FLOOR, divergence, embed, first_two, on_window, window
 from genepool.errors import UserError
 
 A = np.zeros(2), np.array([1.0, 1.0])  # means and stds of two Gaussians

@@ -10,7 +10,7 @@ from PIL import Image
 from tasks import Drawn, Reach
 
 from genepool import cli, pderl
-from genepool.analysis.camera import stage
+from genepool.analysis.film.camera import stage
 from genepool.environments.task import find
 from genepool.runs.training import start
 

@@ -10,7 +10,7 @@ from tiny_ray import leaves, own_cluster
 import genepool
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
-from genepool.workers import wire
+from genepool.workers.ray import wire
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from tasks import Reach
 
 import genepool
+from genepool.cores import last_cache
 from genepool.environments.task import find
-from genepool.machine import last_cache
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
 from genepool.workers import local

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from genepool import trees
-from genepool.evolution.genetic import GenerationalGA
+from genepool.evolution.genetic.generational import GenerationalGA
 from genepool.types import Individual, Outcome
 
 KEY = jax.random.key(0)

@@ -16,8 +16,8 @@ from tasks import Reach
 from genepool.environments.task import Task
 from genepool.networks import Actor
 from genepool.types import Candidate, Individual
-from genepool.workers.cluster import start
-from genepool.workers.ray import RayWorkers
+from genepool.workers.ray.cluster import start
+from genepool.workers.ray.driver import RayWorkers
 
 BREAKS, DOZES, DIES = 7, 11, 13  # seeds of episodes in which something happens
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from genepool.analysis.curves import draw
+from genepool.analysis.report.curves import draw
 from genepool.errors import UserError
 from genepool.protocols import Algorithm, Workers
 from genepool.runs.display import Display, test_score

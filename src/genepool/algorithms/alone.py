@@ -24,9 +24,9 @@ from genepool.algorithms.experience import (
 from genepool.algorithms.in_flight import EXPLORING, MEMBER, InFlight, forget_workers, new_in_flight
 from genepool.environments.task import Task
 from genepool.errors import UserError
-from genepool.evolution.adapter import adapted
-from genepool.evolution.distribution import CEM
-from genepool.evolution.openai_es import OpenAIES
+from genepool.evolution.distribution.adapter import adapted
+from genepool.evolution.distribution.cem import CEM
+from genepool.evolution.distribution.openai_es import OpenAIES
 from genepool.learning.lessons import check_replay
 from genepool.learning.td3 import TD3
 from genepool.networks import Activation, Initial

@@ -7,12 +7,12 @@ from jax import Array
 
 from genepool.environments.task import Task
 from genepool.errors import UserError
-from genepool.evolution.asynchronous import AsynchronousES, RankES
-from genepool.evolution.distribution import CEM
-from genepool.evolution.genetic import GenerationalGA
-from genepool.evolution.openai_es import OpenAIES
-from genepool.evolution.steady import SteadyStateGA
-from genepool.evolution.strategies import Evosax
+from genepool.evolution.distribution.asynchronous import AsynchronousES, RankES
+from genepool.evolution.distribution.cem import CEM
+from genepool.evolution.distribution.evosax import Evosax
+from genepool.evolution.distribution.openai_es import OpenAIES
+from genepool.evolution.genetic.generational import GenerationalGA
+from genepool.evolution.genetic.steady_state import SteadyStateGA
 from genepool.learning.ddpg import DDPG
 from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3

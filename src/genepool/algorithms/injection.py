@@ -18,8 +18,8 @@ from genepool.algorithms import choices, experience
 from genepool.algorithms.experience import Experience
 from genepool.algorithms.in_flight import EXPLORING, MEMBER, Asked, InFlight, forget_workers, new_in_flight
 from genepool.environments.task import Task
-from genepool.evolution.adapter import adapted
-from genepool.evolution.genetic import GenerationalGA
+from genepool.evolution.distribution.adapter import adapted
+from genepool.evolution.genetic.generational import GenerationalGA
 from genepool.learning.ddpg import DDPG
 from genepool.learning.lessons import check_replay
 from genepool.networks import Activation, Initial

@@ -22,8 +22,8 @@ from genepool.algorithms.in_flight import Asked, InFlight, draw_seeds, forget_wo
 from genepool.algorithms.teaching import Controlled, FirstHalf, LearnerWithTeachers, random_play
 from genepool.environments.task import Task
 from genepool.errors import UserError
-from genepool.evolution.adapter import VectorEvolver, adapted
-from genepool.evolution.distribution import CEM
+from genepool.evolution.distribution.adapter import VectorEvolver, adapted
+from genepool.evolution.distribution.cem import CEM
 from genepool.learning.td3 import TD3
 from genepool.networks import Activation, deterministic
 from genepool.parts import part

@@ -21,8 +21,8 @@ from genepool.algorithms.experience import Experience
 from genepool.algorithms.in_flight import EXPLORING, MEMBER, InFlight, forget_workers, new_in_flight
 from genepool.environments.task import Task
 from genepool.errors import UserError
-from genepool.evolution.adapter import adapted
-from genepool.evolution.openai_es import OpenAIES
+from genepool.evolution.distribution.adapter import adapted
+from genepool.evolution.distribution.openai_es import OpenAIES
 from genepool.learning.lessons import check_replay
 from genepool.learning.sac import SAC
 from genepool.networks import Activation, Initial

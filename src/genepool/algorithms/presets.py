@@ -24,7 +24,7 @@ LESSONS = "genepool.algorithms.lessons:Lessons"
 PHASES = "genepool.algorithms.phases:Phases"
 EVOLVER_ALONE = "genepool.algorithms.alone:EvolverAlone"
 LEARNER_ALONE = "genepool.algorithms.alone:LearnerAlone"
-GPO = "genepool.algorithms.gpo:GPO"
+GPO = "genepool.algorithms.gpo.loop:GPO"
 COUPLINGS = (INJECTION, LESSONS, PHASES, EVOLVER_ALONE, LEARNER_ALONE, GPO)
 
 

@@ -10,9 +10,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
+from genepool.cores import cores
 from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
-from genepool.machine import cores
 from genepool.parts import part
 
 ENGINES = ("mujoco", "envpool", "gymnasium")  # in the order in which they are asked for a task
@@ -202,7 +202,7 @@ def _nearest(task: str, known: Sequence[str]) -> str:
 
 
 def _engine(name: str) -> Any:
-    return importlib.import_module(f"genepool.environments.{name}_engine")
+    return importlib.import_module(f"genepool.environments.engines.{name}")
 
 
 @lru_cache(maxsize=64)

@@ -27,20 +27,20 @@ from genepool.learning.offpolicy import (
     random_player,
     report_losses,
 )
-from genepool.machine import EIGEN
-from genepool.networks import Activation, Actor, Critic, QNetwork, shrink_output
+from genepool.networks import Activation, Actor, BranchedCritic, QNetwork, shrink_output
 from genepool.optimiser import Adam, adam_init
 from genepool.parts import part
 from genepool.types import Transitions
+from genepool.xla import EIGEN
 
 
 class DDPGState(eqx.Module):
     """Networks, their slow targets and their optimisers."""
 
     actor: Actor
-    critic: Critic | QNetwork
+    critic: BranchedCritic | QNetwork
     target_actor: Actor
-    target_critic: Critic | QNetwork
+    target_critic: BranchedCritic | QNetwork
     actor_optimiser: Any
     critic_optimiser: Any
     losses: np.ndarray  # of critic and actor, means over the last call
@@ -73,7 +73,7 @@ class DDPG:
         sizes = actor.sizes[0], actor.sizes[-1]
         actor = shrink_output(actor)
         plain = (self.critic_hidden, self.critic_activation)
-        critic = shrink_output(QNetwork(key, *sizes, *plain) if self.critic_hidden else Critic(key, *sizes))
+        critic = shrink_output(QNetwork(key, *sizes, *plain) if self.critic_hidden else BranchedCritic(key, *sizes))
         optimisers = adam_init(actor), adam_init(critic)
         return DDPGState(actor, critic, actor, critic, *optimisers, no_losses(), np.zeros((), np.int64))
 
@@ -135,16 +135,16 @@ class DDPG:
         """Losses and gradient steps, for the record."""
         return report_losses(state.losses) | {"updates": int(state.updates)}
 
-    def critic_loss(self, critic: Critic | QNetwork, batch: Transitions, y: Array) -> Array:
+    def critic_loss(self, critic: BranchedCritic | QNetwork, batch: Transitions, y: Array) -> Array:
         """mean (Q(s, a) - y)^2."""
         return jnp.mean((critic(batch.observation, batch.action) - y) ** 2)
 
-    def targets(self, policy: Actor, target_critic: Critic | QNetwork, batch: Transitions) -> Array:
+    def targets(self, policy: Actor, target_critic: BranchedCritic | QNetwork, batch: Transitions) -> Array:
         """y = r + gamma (1 - d) Q'(s', mu'(s')), where mu' is the slow actor or the policy that is given."""
         s = batch.next_observation
         return batch.reward + self.discount * (1.0 - batch.terminated) * target_critic(s, policy(s))
 
-    def actor_loss(self, actor: Actor, critic: Critic | QNetwork, states: Array) -> Array:
+    def actor_loss(self, actor: Actor, critic: BranchedCritic | QNetwork, states: Array) -> Array:
         """-mean Q(s, mu(s))."""
         return -jnp.mean(critic(states, actor(states)))
 

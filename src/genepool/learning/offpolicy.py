@@ -28,10 +28,10 @@ from jax import Array
 
 from genepool import buffer
 from genepool.errors import UserError
-from genepool.machine import EIGEN
 from genepool.networks import Actor
 from genepool.optimiser import Adam, adam_init
 from genepool.types import Transitions
+from genepool.xla import EIGEN
 
 BLOCK = 1_000  # gradient steps in one call of a compiled loop; between two calls a signal is heard
 

@@ -17,9 +17,9 @@ from jax import Array
 from genepool.errors import UserError
 from genepool.learning.returns import Advantages, Batch, discounted
 from genepool.networks import Activation, VNetwork
+from genepool.networks.stochastic import Scale, StochasticPolicy, new_scale
 from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
-from genepool.stochastic import Scale, StochasticPolicy, new_scale
 from genepool.trees import host_random
 
 

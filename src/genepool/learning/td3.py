@@ -29,11 +29,11 @@ from genepool.learning.offpolicy import (
     random_player,
     report_losses,
 )
-from genepool.machine import EIGEN
 from genepool.networks import Activation, Actor, QNetwork
 from genepool.optimiser import Adam, adam_init
 from genepool.parts import part
 from genepool.types import Transitions
+from genepool.xla import EIGEN
 
 Critics = tuple[QNetwork, QNetwork]
 

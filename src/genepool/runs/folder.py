@@ -163,7 +163,7 @@ def default_path(preset: str, task: str, seed: int) -> Path:
 
 def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
     """What a figure of the run depends on besides its configuration."""
-    from genepool.machine import cores  # and JAX with it, which reading records does not need
+    from genepool.cores import cores  # and JAX with it, which reading records does not need
 
     versions = {"python": platform.python_version()} | task_versions
     versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "numpy", "numba")}

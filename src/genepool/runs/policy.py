@@ -11,7 +11,7 @@ from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
 from genepool.networks import ACTIVATIONS, Actor
 from genepool.runs import checkpoint
-from genepool.stochastic import StochasticPolicy
+from genepool.networks.stochastic import StochasticPolicy
 
 
 class Policy:

@@ -13,13 +13,13 @@ import jax
 import numpy as np
 from jax import Array
 
+from genepool.acting.batch import CAPACITY, Crowd, index
+from genepool.cores import last_cache, map_on_cores
 from genepool.environments.task import Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.machine import each, last_cache
 from genepool.protocols import Engine
 from genepool.types import Candidate, Individual, LearningResult, Outcome, Transitions
-from genepool.workers import crew
-from genepool.workers.crowd import CAPACITY, Crowd, index
+from genepool.workers import processes as crew
 
 # Bytes of weights that a core reads in turn: half its share of the last cache. More would come from memory in every step; with fewer
 # it is more Python than reading. Beyond these bounds nothing was gained where it was tried.
@@ -166,7 +166,7 @@ def individuals_to_play(candidates: Sequence[Candidate]) -> list[Individual]:
 
     if all(candidate.perturbation is None and candidate.lesson is None for candidate in candidates):
         return [candidate.individual for candidate in candidates]
-    return each(changed, candidates)
+    return map_on_cores(changed, candidates)
 
 
 def batched(tickets: list[Ticket], crew: int) -> list[list[Ticket]]:

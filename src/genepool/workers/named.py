@@ -27,6 +27,6 @@ def open_workers(workers: Workers | str, task: Task, address: str | None = None)
     count = worker_count(workers)
     if count is None:
         return LocalWorkers(task)
-    from genepool.workers.ray import RayWorkers
+    from genepool.workers.ray.driver import RayWorkers
 
     return RayWorkers(task, count, address)

@@ -1,0 +1,1 @@
+"""How actors act: many as one batch, and whole episodes."""

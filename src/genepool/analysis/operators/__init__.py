@@ -1,0 +1,1 @@
+"""What crossover and mutation make of a population."""

@@ -1,0 +1,1 @@
+"""From run folders to columns, and statistics of them."""

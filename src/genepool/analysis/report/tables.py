@@ -1,0 +1,225 @@
+"""The tables of a report: the runs, final scores beside the papers', the learner's clones, and champions' descent."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from genepool.analysis.records.history import FATES, History
+from genepool.analysis.records.lineage import lineage
+from genepool.analysis.records.statistics import differ, interquartile_mean, interval, verdict
+from genepool.analysis.records.systems import Group, System
+from genepool.analysis.report.population import clone_rates, clone_runs
+from genepool.analysis.report.scores import final_scores
+from genepool.analysis.verify import published
+
+
+class Table(NamedTuple):
+    """Cells as text, and what to know of them."""
+
+    name: str  # of its file
+    title: str
+    note: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def write(self, path: Path) -> None:
+        """The table as CSV."""
+        with path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([self.header, *self.rows])
+
+
+def number(value: float | None) -> str:
+    """A number with as many digits as matter; nothing for none."""
+    if value is None or np.isnan(value):
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def between(low: float, high: float) -> str:
+    """An interval in words; nothing where there is none."""
+    return "" if np.isnan(low) else f"{number(low)} to {number(high)}"
+
+
+def runs_table(groups: Sequence[Group]) -> Table:
+    """Every run that is in the report."""
+    rows = [
+        (
+            run.name,
+            system.label,
+            group.name,
+            str(run.config["seed"]),
+            f"{int(run.frames[-1]):,}",
+            f"{int(run.config['frames']):,}",
+            "finished" if run.finished else "not finished",
+            number(run.final()),
+        )
+        for group in groups
+        for system in group.systems
+        for run in system.runs
+    ]
+    head = ("run", "system", "task", "seed", "frames", "of", "state", "last 10 tests")
+    return Table(
+        "runs",
+        "",
+        "A run that is not finished is going on or was stopped; its folder does not say which.",
+        head,
+        rows,
+    )
+
+
+def final_table(group: Group) -> Table:
+    """Final scores beside the papers' for the same system and task (PDERL Table 1, AES-RL 2 and 3, ESAC 1, GPO 1 and 2)."""
+    rows = []
+    for system in group.systems:
+        rows += [_own(system, final_scores(system), f"ours: {system.counted[0].scored}, mean of last 10 tests")]
+        if "pop_max_ma100" in system.counted[0].scalars:
+            best = np.array([_last(run, "pop_max_ma100") for run in system.counted])
+            rows += [_own(system, best[np.isfinite(best)], "ours: best of a generation, mean of 100, as ESAC's paper")]
+        rows += [_printed(system, found) for found in published.beside(system)]
+    head = (
+        "system",
+        "whose",
+        "seeds",
+        "frames",
+        "all frames",
+        "mean",
+        "spread",
+        "median",
+        "IQM",
+        "95 % interval of it",
+        "to mind",
+    )
+    note = (
+        "Spread: standard deviation over seeds unless it says otherwise. IQM: interquartile mean, with its bootstrap interval; with few seeds "
+        "such intervals are too narrow. The papers' tasks are of other versions: read their rows as what to expect, not as opponents."
+    )
+    return Table("final-table", "Final scores beside the papers'", note, head, rows)
+
+
+def _own(system: System, scores: np.ndarray, whose: str) -> tuple[str, ...]:
+    ends = [run.frames[-1] for run in system.counted], [run.true_frames[-1] for run in system.counted]
+    frames, played = (between(min(e), max(e)) if max(e) > 1.01 * min(e) else number(max(e)) for e in ends)
+    if not len(scores):
+        return (system.label, whose, "0", frames, played, *[""] * 5, "no test on record yet")
+    going = sum(not run.finished for run in system.counted)
+    return (
+        system.label,
+        whose,
+        str(len(scores)),
+        frames,
+        played,
+        number(scores.mean()),
+        number(scores.std(ddof=1)) if len(scores) > 1 else "",
+        number(float(np.median(scores))),
+        number(float(interquartile_mean(scores))),
+        between(*interval(scores, "interquartile mean")),
+        f"{going} not finished" if going else "",
+    )
+
+
+def _printed(system: System, found: published.Number) -> tuple[str, ...]:
+    kind = "" if found.spread_kind == "std" else f" ({found.spread_kind})"
+    metric = "" if found.metric == "return" else f", {found.metric}"
+    return (
+        system.label,
+        f"{found.source}, {found.task}{metric}",
+        str(found.seeds or ""),
+        number(found.frames) if found.frames else "",
+        "",
+        number(found.value),
+        f"{number(found.spread)}{kind}" if found.spread is not None else "",
+        number(found.median),
+        "",
+        "",
+        found.caveat,
+    )
+
+
+def _last(run: History, name: str) -> float:
+    known = run.scalars[name][np.isfinite(run.scalars[name])]
+    return float(known[-1]) if len(known) else np.nan
+
+
+def clones_table(group: Group) -> Table | None:
+    """What became of the learner's clones in the end, in percent (PDERL Table 2)."""
+    rows = []
+    for system in group.systems:
+        runs = clone_runs(system.counted)
+        if not runs:
+            continue
+        rates = np.array([clone_rates(run)[-1] for run in runs])
+        count = sum(int(run.fates[-1].sum()) for run in runs)
+        spread = rates.std(axis=0, ddof=1) if len(runs) > 1 else [None] * 3
+        cells = [
+            f"{m:.1f}" + (f" ± {s:.1f}" if s is not None else "")
+            for m, s in zip(rates.mean(axis=0), spread, strict=True)
+        ]
+        rows.append((system.label, "ours", str(len(runs)), str(count), *cells))
+        printed = {fate: published.beside(system, f"clones {fate} %") for fate in FATES}
+        for found in zip(*printed.values(), strict=True):
+            cells = [f"{one.value:.1f} ± {one.spread:.1f}" for one in found]
+            rows.append((system.label, f"{found[0].source}, {found[0].task}", str(found[0].seeds or ""), "", *cells))
+    if not rows:
+        return None
+    head = ("system", "whose", "seeds", "clones", *(f"{fate}, %" for fate in FATES))
+    note = "Mean and standard deviation over seeds of the final rates. Rates of few clones say little."
+    return Table("clones-table", "What became of the learner's clones", note, head, rows)
+
+
+def descent_table(group: Group) -> Table | None:
+    """Where every run's champion comes from."""
+    rows = []
+    for system in group.systems:
+        for run in system.runs:
+            tree = lineage(run.candidates)
+            if tree is None:
+                continue
+            tried = run.candidates
+            root = tree.line[-1]
+            steps = ", ".join(f"{count} {maker}" for maker, count in tree.steps(tried).most_common())
+            learnt = int(tried.made_by("learner's clone")[tree.ancestors].sum())
+            begin = f"{tried.makers[tried.maker[root]]}, generation {tried.at[root] + 1}"
+            rows.append((run.name, f"{len(tree.ancestors):,} of {int(tried.bred.sum()):,}", str(learnt), begin, steps))
+    if not rows:
+        return None
+    head = ("run", "ancestors, of all tried", "of them learner's clones", "its line begins", "made along the line")
+    note = "The champion is the fittest of the last generation; its line goes back always to the fitter parent."
+    return Table("descent", "Where each champion comes from", note, head, rows)
+
+
+def time_table(group: Group) -> Table:
+    """Wall-clock minutes beside the papers' (GPO Table 3); AES-RL's Table 1 is for `genepool simulate`."""
+    rows = []
+    for system in group.systems:
+        frames = float(np.mean([run.frames[-1] for run in system.counted]))
+        seconds = float(np.mean([run.wall[-1] for run in system.counted]))
+        where = ", ".join(sorted({run.config.get("workers", "local") for run in system.counted}))
+        rows.append((system.label, f"ours, workers {where}", *_pace(frames, seconds / 60), ""))
+        for metric in ("minutes", "minutes mutate", "minutes crossover", "minutes select"):
+            for found in published.beside(system, metric):
+                whose = f"{found.source}, {found.task}, {metric.partition(' ')[2] or 'all'}"
+                rows.append((system.label, whose, *_pace(found.frames, found.value), found.caveat))
+    head = ("system", "whose", "frames", "minutes", "minutes per million frames", "to mind")
+    return Table("time-table", "How long a run takes", "Means over seeds. Other machines, other minutes.", head, rows)
+
+
+def _pace(frames: float, minutes: float) -> tuple[str, str, str]:
+    return number(frames), number(minutes), number(minutes / frames * 1e6)
+
+
+def sentences(group: Group) -> list[str]:
+    """What the runs say, and of the two best systems whether they can be told apart."""
+    found = [(system.label, own) for system in group.systems if len(own := final_scores(system))]
+    ranked = sorted(found, key=lambda pair: -pair[1].mean())
+    said = []
+    for label, own in ranked:
+        spread = f"mean of {len(own)} seeds, 95 % interval {between(*interval(own))}"
+        said.append(f"{label}: {number(own.mean())} ({spread if len(own) > 1 else '1 seed, its spread is not known'}).")
+    if len(ranked) > 1:
+        (x, own), (y, other) = ranked[:2]
+        found = differ(own, other)
+        said.append(f"Of the two highest, {x} and {y}: {verdict(found, len(own), len(other), x, y)}")
+    return said

@@ -1,0 +1,1 @@
+"""Time: how long a run takes, and how it would scale."""

@@ -1,0 +1,1 @@
+"""Published results, and whether ours lie among them."""

@@ -1,0 +1,63 @@
+"""genepool simulate: how a system would scale, on a simulated clock."""
+
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Literal
+
+from genepool.cli.options import parsed
+from genepool.errors import UserError
+
+
+def main(argv: list[str]) -> int:
+    """Run `genepool simulate` with these arguments; the exit code."""
+    import tyro
+
+    def simulate(
+        preset: Annotated[Literal["aes-rl", "p-cem-rl", "cem-rl"], tyro.conf.Positional],
+        task: Annotated[str, tyro.conf.Positional],
+        workers: str = "1,2,4,5,8,9,16,32,64,128,256,512,1024",
+        frames: float = 1e6,
+        costs: Literal["measured", "authors"] = "measured",
+        out: Path = Path("scaling.png"),
+    ) -> int:
+        """How long a million frames would take on how many workers, and how much of that the workers would wait.
+
+        The schedules are the real ones, on a simulated clock. What a critic step, an actor step and an environment step cost
+        is measured on this machine first, one thread each.
+
+        Args:
+            preset: The system; those it is compared with (AES-RL's Table 1) come with it.
+            task: The task, whose episode lengths are measured.
+            workers: Numbers of workers, with commas.
+            frames: Frames to simulate.
+            costs: The steps' costs: measured here, or fitted to the authors' machine from their Table 1.
+            out: The PNG to write.
+        """
+        from genepool.analysis.scaling import costs as machine
+        from genepool.analysis.scaling import report as scaling_report
+        from genepool.analysis.scaling import simulate as scaling
+        from genepool.environments.task import find
+
+        counts = [word for word in workers.split(",") if word]
+        if not counts or not all(word.strip().isdigit() and int(word) > 0 for word in counts):
+            raise UserError(f"workers are numbers above 0 with commas, such as 1,2,4, not {workers!r}")
+        found = find(task)
+        print("measuring the lengths of episodes", file=sys.stderr)
+        lengths = machine.measure_lengths(found)
+        price = machine.AUTHORS
+        if costs == "measured":
+            print("measuring the costs of critic, actor and environment steps", file=sys.stderr)
+            price = machine.costs_of("aes-rl" if preset == "aes-rl" else "cem-rl", found)
+        print(
+            f"{task}: a critic step {1e3 * price.critic:.2f} ms, an actor step {1e3 * price.actor:.2f} ms, "
+            f"an environment step {1e3 * price.environment:.3f} ms ({costs}); episodes of {fmean(lengths):.0f} frames"
+        )
+        print("simulating", file=sys.stderr)
+        rows = scaling.simulate(preset, price, lengths, [int(word) for word in counts], frames)
+        print(scaling_report.table(rows, task))
+        scaling_report.draw(rows, out, task)
+        print(f"figure: {out}")
+        return 0
+
+    return parsed(simulate, "genepool simulate", argv)

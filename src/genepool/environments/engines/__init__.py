@@ -1,0 +1,1 @@
+"""Engines: who steps an environment."""

@@ -1,0 +1,101 @@
+"""The EnvPool engine: MuJoCo, DM Control and Box2D tasks stepped by C++ threads."""
+
+import contextlib
+import warnings
+from collections.abc import Sequence
+
+import envpool
+import numpy as np
+from envpool.registration import registry
+
+from genepool.environments.spaces import Spaces, flat_spaces
+from genepool.environments.tasks import dm_control
+from genepool.errors import UserError
+
+DISCRETE = ("envpool.classic_control", "envpool.box2d")  # of its tasks with discrete actions, those that are no games
+
+
+class EnvPoolEngine:
+    """A pool built anew for every batch of episodes, for EnvPool takes its seeds when it is built."""
+
+    def __init__(self, id: str):
+        self._id, spec = id, envpool.make_spec(id)
+        self._limit, self._kind = spec.config.max_episode_steps, spec.action_space.dtype
+
+    def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
+        """Start one episode per seed, on at most so many threads."""
+        n = len(seeds)
+        # EnvPool calls an episode that fails in its very last step truncated; with its own limit out of the way,
+        # `done` means terminated and nothing else, and the limit is the player's to set.
+        options = {"num_envs": n, "num_threads": min(n, threads), "seed": list(seeds)}
+        with _assets(self._id) as folder:
+            self._pool = envpool.make_gymnasium(
+                self._id, **options, max_episode_steps=self._limit + 1, base_path=folder
+            )
+        keys = list(self._pool._state_keys)
+        self._wanted = [keys.index(name) for name in ("reward", "done")]
+        given = [key for key in keys if key.partition(":")[0] == "obs"]
+        self._parts = [keys.index(key) for key in dm_control.shown(self._id, given, "obs:")]
+        return self.restart(np.arange(n, dtype=np.int32))
+
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Start the next episode of these, whose chance goes on where it was; the first observations."""
+        self._pool._reset(which)
+        return self._flat(self._pool._recv())
+
+    def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated."""
+        self._pool._send([live, live, actions.astype(self._kind)])
+        answer = self._pool._recv()
+        rewards, terminated = (answer[k] for k in self._wanted)
+        return self._flat(answer), rewards, terminated, np.zeros(len(live), bool)
+
+    def _flat(self, answer: Sequence[np.ndarray]) -> np.ndarray:
+        parts = [answer[k].reshape(len(answer[k]), -1) for k in self._parts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def close(self) -> None:
+        """Free the pool."""
+        self._pool = None
+
+
+def _of_dm_control(id: str) -> bool:
+    return id in registry.specs and registry.specs[id][0] == "envpool.mujoco.dmc"
+
+
+def _assets(id: str) -> contextlib.AbstractContextManager[str]:
+    assets = registry.specs[id][2]["base_path"]
+    return dm_control.plain(id, assets) if _of_dm_control(id) else contextlib.nullcontext(assets)
+
+
+def id_of(task: str) -> str | None:
+    """EnvPool's id of a task, if it has it; DM Control's go by their names without a version too."""
+    if task not in registry.specs and _of_dm_control(f"{task}-v1"):
+        return f"{task}-v1"
+    return task if task in registry.specs else None
+
+
+def names() -> list[str]:
+    """All the ids that EnvPool knows."""
+    return sorted(registry.specs)
+
+
+def spaces(id: str) -> Spaces:
+    """The sizes and ranges of a task, found without building it. The parts of an observation are laid flat."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Gymnasium's, on the precision of the boxes that EnvPool makes
+        spec = envpool.make_spec(id)
+        observation, action = spec.observation_space, spec.action_space
+        if type(action).__name__ == "Discrete" and registry.specs[id][0] not in DISCRETE:
+            raise UserError(
+                f"EnvPool's {id} has Discrete actions: of such tasks genepool plays classic control and Box2D"
+            )
+        parts = [observation]
+        if _of_dm_control(id):
+            parts = [observation[name] for name in dm_control.shown(id, list(observation))]
+        return flat_spaces(parts, action, spec.config.max_episode_steps, id)
+
+
+def version() -> dict[str, str]:
+    """What the numbers of a run with this engine depend on. EnvPool carries its own MuJoCo."""
+    return {"envpool": envpool.__version__}

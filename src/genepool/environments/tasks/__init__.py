@@ -1,0 +1,1 @@
+"""Tasks of our own: hills, rllab's robots, the cyclic MDP."""

@@ -1,0 +1,135 @@
+"""Gymnasium's HalfCheetah, Walker2d and Hopper on hills: GPO's hilly tasks, paid and ended as Gymnasium's flat ones are.
+
+rllab's way to pay and to end them is in `rllab.py`.
+"""
+
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+from gymnasium.envs.mujoco.walker2d_v5 import Walker2dEnv
+
+from genepool.environments.tasks.terrain import CELLS, SIDE, terrain
+
+FLOOR = "floor"  # the name of the ground in all of Gymnasium's models
+DOWN = np.array([0.0, 0.0, -1.0])
+
+
+def raised(spec: mujoco.MjSpec, difficulty: float, terrain_seed: int) -> mujoco.MjSpec:
+    """The model with hills for a floor, the highest of them `difficulty` metres above the start; 0: as it was.
+
+    The square of hills lies before, below and behind the robot: over the seams it sees and feels the same hills again.
+    """
+    if not (isinstance(difficulty, Real) and 0.0 <= difficulty < math.inf):
+        raise ValueError(f"difficulty is the height of the highest hill in metres, 0 or more, not {difficulty!r}")
+    if not (isinstance(terrain_seed, Integral) and terrain_seed >= 0):
+        raise ValueError(f"terrain_seed is a whole number, 0 or more, not {terrain_seed!r}")
+    if difficulty == 0.0:
+        return spec
+    size, heights = (SIDE / 2, SIDE / 2, float(difficulty), 0.1), terrain(int(terrain_seed))
+    spec.add_hfield(name="hills", nrow=CELLS, ncol=CELLS, size=size, userdata=heights.ravel())
+    floor = spec.geom(FLOOR)
+    floor.type, floor.hfieldname = mujoco.mjtGeom.mjGEOM_HFIELD, "hills"
+    for x in (-SIDE, SIDE):
+        tile = spec.worldbody.add_geom(type=floor.type, hfieldname="hills", pos=(x, 0, 0))
+        for name in ("conaffinity", "condim", "material", "rgba"):  # all else is the default of the model
+            setattr(tile, name, getattr(floor, name))
+    above, camera = 1.0 + difficulty, spec.camera("track")  # at Gymnasium's height it would be inside of hills
+    camera.pos, camera.alt.xyaxes = (0, -3, above), (1, 0, 0, 0, above, 3)
+    spec.stat.extent = 4.0  # of the robot, not of all the ground: from it follows how near is too near to be drawn
+    return spec
+
+
+def compiled(spec: mujoco.MjSpec, width: int, height: int) -> tuple[mujoco.MjModel, mujoco.MjData]:
+    """A simulation of the model that can be drawn in this size."""
+    window = spec.visual.global_
+    window.offwidth, window.offheight = max(window.offwidth, width), max(window.offheight, height)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MuJoCo's, on an old word in Gymnasium's models
+        model = spec.compile()
+    return model, mujoco.MjData(model)
+
+
+def followed(options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of Gymnasium's with the camera that goes with the robot, unless they name another."""
+    return options if {"camera_id", "camera_name"} & options.keys() else {**options, "camera_name": "track"}
+
+
+class Ground:
+    """The ground that a robot of the plane y = 0 runs over, and its place there."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
+        self._model, self._data, self._floor = model, data, model.geom(FLOOR).id
+        self._hilly = model.geom_type[self._floor] == mujoco.mjtGeom.mjGEOM_HFIELD
+        self._top = 1.0 + model.hfield_size[0, 2] if self._hilly else 0.0
+        self._eye = np.array([0.0, 0.0, self._top])
+
+    def height(self, x: float) -> float:
+        """How high the ground is at x, in metres."""
+        if not self._hilly:
+            return 0.0
+        self._eye[0] = math.remainder(x, SIDE)
+        return self._top - mujoco.mj_rayHfield(self._model, self._data, self._floor, self._eye, DOWN)
+
+    def lap(self, qpos: np.ndarray) -> None:
+        """Take who has left the square of hills back to its other side, which is the same place; flat ground has no end."""
+        if self._hilly and abs(qpos[0]) > SIDE / 2:
+            qpos[0] = math.remainder(qpos[0], SIDE)
+
+
+class Hills:
+    """Puts one of Gymnasium's robots on hills. All its other arguments are Gymnasium's.
+
+    The terrain belongs to the task: it is made from `terrain_seed`, not from an episode's seed. Where Gymnasium ends an
+    episode because of the torso's height, the height is that over the ground below the torso, for on a hill or in a
+    hollow that over sea level says nothing. Observations are Gymnasium's: nobody sees the hills. x is a place on a ring
+    of 71.4 m; a step that leaves it on one side is paid in full, and the next begins on the other.
+    """
+
+    def __init__(self, *, difficulty: float = 1.0, terrain_seed: int = 0, **options: Any):
+        self._terrain = difficulty, terrain_seed
+        super().__init__(**followed(options))
+        self._ground = Ground(self.model, self.data)
+        own = {"difficulty": difficulty, "terrain_seed": terrain_seed}
+        gymnasium.utils.EzPickle.__init__(self, **own, **options)
+
+    def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
+        return compiled(raised(mujoco.MjSpec.from_file(self.fullpath), *self._terrain), self.width, self.height)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """As Gymnasium's."""
+        answer = super().step(action)
+        self._ground.lap(self.data.qpos)
+        return answer
+
+    @property
+    def _healthy_z_range(self) -> tuple[float, float]:
+        ground = self._ground.height(self.data.qpos[0])
+        return self._healthy_heights[0] + ground, self._healthy_heights[1] + ground
+
+    @_healthy_z_range.setter
+    def _healthy_z_range(self, heights: tuple[float, float]) -> None:
+        self._healthy_heights = heights
+
+
+class HalfCheetahHilly(Hills, HalfCheetahEnv):
+    """HalfCheetah-v5 on hills."""
+
+
+class Walker2dHilly(Hills, Walker2dEnv):
+    """Walker2d-v5 on hills."""
+
+
+class HopperHilly(Hills, HopperEnv):
+    """Hopper-v5 on hills."""
+
+
+IDS = tuple(f"{robot.__name__}-v0" for robot in (HalfCheetahHilly, Walker2dHilly, HopperHilly))
+for _id, _robot in zip(IDS, (HalfCheetahHilly, Walker2dHilly, HopperHilly), strict=True):
+    gymnasium.register(_id, entry_point=_robot, max_episode_steps=1000)

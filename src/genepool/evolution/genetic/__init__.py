@@ -1,0 +1,1 @@
+"""Genetic algorithms: populations, and the operators that breed them."""
