@@ -1,5 +1,6 @@
 # make train   set up, then train PDERL on Swimmer-v5 for a few minutes, with a learning curve at the end
 # make test    set up, then run every test
+# make lint    set up, then run the linter, the formatter's check and the type checker
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -14,6 +15,7 @@ test: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/pyrefly check
 
 setup: .venv/ready
 

@@ -1,1 +1,1 @@
-"""How fast genepool is, beside what the machine could do: `python -m benchmarks.speed`."""
+"""How fast genepool is, what it learns, and whether two versions of it train the same bits."""

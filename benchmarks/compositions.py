@@ -2,8 +2,8 @@
 
     python -m benchmarks.compositions > docs/compositions.md      # five minutes on one core
 
-Each composition is put together as `genepool train` does it and trained for some short generations on Pendulum-v1, until its
-learner has taken gradient steps. What is refused is shown with the line that says why.
+Each composition is put together as `genepool train` does it and trained for some short generations on Pendulum-v1,
+until its learner has taken gradient steps. What is refused is shown with the line that says why.
 """
 
 import math
@@ -85,7 +85,7 @@ def main() -> None:
                 print(coupling, evolver, learner, cells[-1], file=sys.stderr)
             print(f"| {coupling} | `{evolver}` | " + " | ".join(cells) + " |")
     for line, which in refusals.items():
-        print(f"\n{' and '.join(which)} are refused when they are put together:\n\n> {line}")
+        print(f"\n{' and '.join(which)} are refused:\n\n> {line}")
 
 
 if __name__ == "__main__":

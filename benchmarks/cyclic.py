@@ -2,9 +2,9 @@
 
     python -m benchmarks.cyclic [--out cyclic.png] [--frames 1e6] [--generations 100] [--seeds 3]
 
-Left: the population's mean return (ES, ESAC) and the return of the learner's episodes (DDPG, PPO) against true frames. Centre: seconds a
-generation against workers, for populations of 5 to 50 pairs. Right: ES with 50 pairs against sigma, the mean over the
-first generations of the population's mean return.
+Left: the population's mean return (ES, ESAC) and the return of the learner's episodes (DDPG, PPO) against true
+frames. Centre: seconds a generation against workers, for populations of 5 to 50 pairs. Right: ES with 50 pairs
+against sigma, the mean over the first generations of the population's mean return.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def algorithm(name: str, **options: Any) -> Any:
 
 
 def returns(name: str, seed: int, frames: float, most: int, **options: Any) -> Iterator[tuple[int, float]]:
-    """True frames, and the mean return of the generation's episodes, until the frames are played or `most` generations."""
+    """True frames and the mean return of each generation, until the frames are played or `most` generations."""
     part = algorithm(name, **options)
     workers, key, state, played = open_workers("local", part.task), jax.random.key(seed), None, 0
     state = part.init(jax.random.fold_in(key, 0))
@@ -61,7 +61,7 @@ def left(frames: float, learner_frames: float, seeds: int) -> dict[str, list[lis
 
 
 def centre(workers: tuple[str, ...], pairs: tuple[int, ...], repeats: int = 3) -> list[dict[str, Any]]:
-    """Seconds a generation in which everybody plays to the horizon."""
+    """Seconds a generation in which every member plays to the horizon."""
     rows = []
     for where in workers:
         for count in pairs:
@@ -69,7 +69,7 @@ def centre(workers: tuple[str, ...], pairs: tuple[int, ...], repeats: int = 3) -
             bench, state, seconds = open_workers(where, part.task), part.init(jax.random.key(0)), []
             state = replace(state, evolver=replace(state.evolver, mother=clockwise(state), sigma=np.asarray(1e-6)))
             for k in range(repeats + 1):
-                candidates, state = part.ask(jax.random.key(k), state, part.generation)
+                candidates, state = part.ask(jax.random.key(k), state, part.generation_size)
                 begun = time.perf_counter()
                 bench.map(candidates)
                 seconds.append(time.perf_counter() - begun)
@@ -137,7 +137,7 @@ def main() -> None:
     """Measure all three panels and draw them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cyclic", description="ESAC's Figure 2")
     parser.add_argument(
-        "--out", type=Path, default=Path("cyclic.png"), help="the figure; the figures go beside it as JSON"
+        "--out", type=Path, default=Path("cyclic.png"), help="the figure; its numbers go next to it as JSON"
     )
     parser.add_argument("--frames", type=float, default=1e6, help="true frames of ES and ESAC on the left")
     parser.add_argument("--learner-frames", type=float, default=3e4, help="and of DDPG")

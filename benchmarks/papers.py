@@ -2,12 +2,12 @@
 
     python -m benchmarks.results --plan benchmarks.papers:TIER_1 --runs runs/papers --results results/papers
 
-Each tier may be run on its own and stopped at any time; what is finished is not trained again. EARLY is the part of tier 1
-that is trained first, with the short runs and the first seeds of GPO's tasks at the front.
+Each tier may be run on its own and stopped at any time; what is finished is not trained again. EARLY is the part of
+tier 1 that is trained first, with the short runs and the first seeds of GPO's tasks at the front.
 
-Every row has the engine that its presets take by themselves, so that the numbers are those of a user who gives no options:
-`mujoco`, our own batches of Gymnasium's robots, for HalfCheetah, Hopper, Swimmer and Walker2d; `gymnasium` for rllab's robots,
-which no other engine has; `envpool` for Ant, LunarLander and DM Control.
+Every row has the engine that its presets take by themselves, so that the numbers are those of a user who gives no
+options: `mujoco`, our own batches of Gymnasium's robots, for HalfCheetah, Hopper, Swimmer and Walker2d; `gymnasium`
+for rllab's robots, which no other engine has; `envpool` for Ant, LunarLander and DM Control.
 """
 
 from dataclasses import replace
@@ -122,7 +122,7 @@ TIER_3 = (
         for task in ("HumanoidStand", "HumanoidWalk", "HumanoidRun", "CheetahRun", "WalkerWalk", "FishUpright")
     ),
     *(
-        Row(ABLATIONS, task, 8_000_000, 2, "GPO's Figure 5", beside=("GPO", "Single"), engine="gymnasium")
+        Row(ABLATIONS, task, 8_000_000, 2, "GPO's Figure 5", also_shown=("GPO", "Single"), engine="gymnasium")
         for task in ("Walker2dRllab", "AntRllab")
     ),
     *(replace(row, seeds=2) for row in TIER_1 if row.seeds == 1),  # the first is tier 1's and not trained again

@@ -1,4 +1,4 @@
-"""TD3 and SAC beside their peers: frames per second of genepool, SBX and Stable-Baselines3 with the same sizes, in turns.
+"""TD3 and SAC against their peers: frames per second of genepool, SBX and Stable-Baselines3 with the same sizes.
 
     python -m benchmarks.peers [--learner td3|sac] [--python PYTHON] [--rounds N] [--frames N]
 
@@ -84,7 +84,7 @@ CONTESTANTS = {
 
 def main() -> None:
     """Time one contestant, or all of them in turns."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="TD3 and SAC beside their peers")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="TD3 and SAC against their peers")
     parser.add_argument("--learner", choices=PEERS, default="td3", help="who learns")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is timed")

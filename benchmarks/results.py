@@ -1,13 +1,14 @@
-"""The plan of training runs behind docs/results.md, and the program that runs it. It may be stopped and begun again at any time.
+"""The plan of training runs behind docs/results.md, and the program that runs it. It may be stopped and begun again
+at any time.
 
     python -m benchmarks.results [--list] [--only PATTERN] [--jobs 2] [--runs runs/results]
     python -m benchmarks.results --workers ray:8 [--address HOST:PORT]
     python -m benchmarks.results --collect          # nothing is trained; what is finished goes to results/
     python -m benchmarks.results_page               # docs/results.md of what is in results/
 
-Every run is a process of its own with one core and one thread. A run that is finished is not trained again; one that was cut
-short goes on from its last checkpoint. Ctrl-C, once, has the runs save themselves. What is finished goes to results/ as a
-small CSV and its configuration; the run folders stay where they are.
+Every run is a process of its own with one core and one thread. A run that is finished is not trained again; one that
+was cut short goes on from its last checkpoint. Ctrl-C, once, has the runs save themselves. What is finished goes to
+results/ as a small CSV and its configuration; the run folders stay where they are.
 """
 
 import argparse
@@ -18,9 +19,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from benchmarks import runner
-from benchmarks.runner import Job
-from genepool.analysis.verify.reference import find_band, read_points
+from benchmarks.runs import cluster, runner
+from benchmarks.runs.jobs import Job, progress
+from benchmarks.runs.tables import collect
+from genepool.analysis.verify.band import find_band
+from genepool.analysis.verify.published import published_returns
 from genepool.cli.commands.train import PRESETS
 
 
@@ -32,9 +35,9 @@ class Row:
     task: str
     frames: int
     seeds: int
-    against: str  # what it is judged against
+    against: str  # what it is compared with
     as_published: bool = False  # with the networks and rates of the published results
-    beside: tuple[str, ...] = ()  # systems of other rows that are shown too
+    also_shown: tuple[str, ...] = ()  # systems of other rows in the same figure
     engine: str = "envpool"  # one for all: engines have other versions of MuJoCo, so their numbers are not compared
 
 
@@ -57,7 +60,7 @@ PLAN = (
         100_000,
         2,
         "TD3 at equal true frames",
-        beside=("TD3",),
+        also_shown=("TD3",),
     ),
     Row(ERLS, "Swimmer-v5", 500_000, 2, "each other; PDERL's Table 1 has 327 to 337 at 2 million frames"),
     Row({"ERL": "erl", "PDERL": "pderl"}, "HalfCheetah-v5", 300_000, 2, "each other"),
@@ -67,7 +70,7 @@ PLAN = (
         300_000,
         1,
         "PDERL",
-        beside=("PDERL",),
+        also_shown=("PDERL",),
     ),
     Row({"CEM": "cem"}, "HalfCheetah-v5", 500_000, 2, "2940 at a million frames, cited in AES-RL's Table 3"),
     Row(
@@ -76,7 +79,7 @@ PLAN = (
         1_000_000,
         2,
         "each other, and SAC at equal true frames",
-        beside=("SAC",),
+        also_shown=("SAC",),
     ),
     Row(
         {"ES": "es", "ESAC": "esac", "ESAC of ten pairs": "esac --evolver.pairs 10", "SAC": "sac"},
@@ -98,7 +101,7 @@ PLAN = (
 
 def jobs_of(plan: tuple[Row, ...]) -> list[Job]:
     """The runs of a plan, in order: row by row, and in a row the first seed of every system first."""
-    points, jobs = read_points(), []
+    points, jobs = published_returns(), []
     for row in plan:
         for seed in range(row.seeds):
             for system, words in row.systems.items():
@@ -142,19 +145,19 @@ def main(argv: list[str] | None = None) -> int:
         if job not in ready:
             print(f"{job.name}: left out, there is no preset {job.preset!r} here")
     for job in ready:
-        runner.collect(job, runs, results)
+        collect(job, runs, results)
     if options.collect:
         return 0
     if options.workers == "local":
         return runner.work(ready, runs, results, options.jobs)
-    return runner.spread(ready, runs, results, options.workers, options.address)
+    return cluster.spread(ready, runs, results, options.workers, options.address)
 
 
 def state_of(job: Job, runs: Path) -> str:
     """How far a run is, in words."""
     if job.preset not in PRESETS:
         return f"no preset {job.preset!r} here"
-    frames = runner.progress(job, runs)[0]
+    frames = progress(job, runs)[0]
     return "done" if frames >= job.frames else f"{100 * frames // job.frames} %" if frames else "not begun"
 
 

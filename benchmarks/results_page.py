@@ -1,4 +1,4 @@
-"""docs/results.md of what is in results/: tables, learning curves, and what others have published beside them.
+"""docs/results.md of what is in results/: tables, learning curves, and what others have published.
 
     python -m benchmarks.results_page [--results results] [--docs docs]
 
@@ -18,7 +18,8 @@ from scipy.stats import t as student
 
 from benchmarks.results import PLAN, Row, jobs_of
 from genepool.analysis.report.curves import COLOURS
-from genepool.analysis.verify.reference import NEAR, PAPERS, Band, Point, find_band, judge, read_points
+from genepool.analysis.verify.band import Band, find_band, is_near, judge
+from genepool.analysis.verify.published import PAPERS, PublishedReturn, published_returns
 
 OPENING = """\
 # Results
@@ -66,14 +67,14 @@ def interval(values: Sequence[float]) -> str:
 
 
 def at(seed: Seed, frames: float) -> float:
-    """The return at the test nearest to these frames; not a number if there is none near."""
+    """The return at the test nearest to these frames; NaN if none is close."""
     if not len(seed.frames):
         return math.nan
     nearest = int(np.argmin(np.abs(seed.frames - frames)))
-    return float(seed.returns[nearest]) if abs(seed.frames[nearest] - frames) <= NEAR * frames else math.nan
+    return float(seed.returns[nearest]) if is_near(seed.frames[nearest], frames) else math.nan
 
 
-def section(row: Row, shown: dict[str, list[Seed]], points: Sequence[Point], figure: str) -> list[str]:
+def section(row: Row, shown: dict[str, list[Seed]], points: Sequence[PublishedReturn], figure: str) -> list[str]:
     """A row of the plan as a part of the page."""
     lines = [
         f"## {', '.join(row.systems)} on {row.task}, {row.frames:,} frames",
@@ -111,7 +112,9 @@ def _line(system: str, seeds: Sequence[Seed], frames: int, common: float) -> str
     return f"| {system} | {len(seeds)} | {interval(counted)} | {each} | {interval(equal)} | {hours:.2f} |"
 
 
-def _published(system: str, preset: str, row: Row, seeds: Sequence[Seed], points: Sequence[Point]) -> list[str]:
+def _published(
+    system: str, preset: str, row: Row, seeds: Sequence[Seed], points: Sequence[PublishedReturn]
+) -> list[str]:
     """The verdict where there is a band at as many frames; else what is published of the system on the task."""
     task = row.task.rpartition("-")[0]
     if row.as_published:
@@ -129,14 +132,14 @@ def _published(system: str, preset: str, row: Row, seeds: Sequence[Seed], points
     return [f"- {system}, published: {said}."] if papers else []
 
 
-def _source(point: Point) -> str:
+def _source(point: PublishedReturn) -> str:
     spread = f" ± {point.spread:.0f}" if point.spread is not None else ""
     name = point.source if point.source in PAPERS else point.source.split(" ")[0]
     return f"{point.value:.0f}{spread}, {point.seeds or 'unknown'} seeds, {point.task}-{point.version}, {name}"
 
 
 def draw(row: Row, shown: dict[str, list[Seed]], bands: dict[str, Band], path: Path) -> None:
-    """Learning curves against training frames: every seed thin, their mean bold; a bar is the band of published results."""
+    """Draw returns against training frames: seeds thin, their mean bold; a bar is the band of published results."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -154,10 +157,11 @@ def draw(row: Row, shown: dict[str, list[Seed]], bands: dict[str, Band], path: P
             dot = "D" if max(len(seed.returns) for seed in seeds) == 1 else None
             axes.plot(grid, mean, color=colour, label=label, marker=dot)
         if system in bands:
-            band, beside = bands[system], (1.01 + 0.01 * k) * row.frames
+            band = bands[system]
+            right = (1.01 + 0.01 * k) * row.frames
             label = f"{system}, published at {row.frames:,} frames"
             middle, half = (band.high + band.low) / 2, (band.high - band.low) / 2
-            axes.errorbar(beside, middle, half, color=colour, capsize=4, linewidth=1.5, linestyle="", label=label)
+            axes.errorbar(right, middle, half, color=colour, capsize=4, linewidth=1.5, linestyle="", label=label)
     axes.set(xlabel="training frames: all that were played, without the tests", ylabel="test return", title=row.task)
     axes.set_xlim(0, max(axes.get_xlim()[1], 1.04 * row.frames))
     axes.grid(alpha=0.3)
@@ -168,15 +172,15 @@ def draw(row: Row, shown: dict[str, list[Seed]], bands: dict[str, Band], path: P
 
 def page(plan: Sequence[Row], results: Path, docs: Path) -> str:
     """The whole page; its figures are drawn on the way."""
-    points, lines = read_points(), [OPENING]
+    points, lines = published_returns(), [OPENING]
     account = results / "account.md"
     lines += ["## What we make of it", "", account.read_text().strip() if account.exists() else "Not written yet.", ""]
     (docs / "results").mkdir(parents=True, exist_ok=True)
     for row in plan:
         names = {system: _seeds(row, system, results) for system in row.systems}
-        homes = {system: _home(plan, system, row) for system in row.beside}
-        beside = {f"{system} of the other table": _seeds(home, system, results) for system, home in homes.items()}
-        shown = names | beside
+        homes = {system: _home(plan, system, row) for system in row.also_shown}
+        others = {f"{system} of the other table": _seeds(home, system, results) for system, home in homes.items()}
+        shown = names | others
         figure = f"{'-'.join(row.systems).lower().replace(' ', '-')}-{row.task}.png"
         if any(shown.values()):
             bands = {

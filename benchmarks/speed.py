@@ -1,9 +1,9 @@
-"""The speed benchmark: every figure beside a limit measured in the same run, as a table and as JSON.
+"""The speed benchmark: every figure with a limit measured in the same run, as a table and as JSON.
 
     python -m benchmarks.speed [--json FILE] [--quick]
 
 Each part runs in a process of its own, for threads must be set before NumPy and JAX are imported. A part by itself:
-`python -m benchmarks.speed --part update --threads 1`. What the parts measure is in `benchmarks/parts.py`.
+`python -m benchmarks.speed --part update --threads 1`. What the parts measure is in `benchmarks/parts/`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ PACKAGES = ("genepool", "jax", "jaxlib", "numba", "numpy", "equinox", "optax", "
 def main() -> None:
     """Measure one part, or all of them one after the other."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed", description="genepool's speed beside its limits"
+        prog="python -m benchmarks.speed", description="genepool's speed against its limits"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the JSON here and not below the table")
     parser.add_argument("--quick", action="store_true", help="one short round: whether it runs, not how fast")
@@ -106,7 +106,7 @@ def show(report: dict[str, Any]) -> None:
     console.print(f"{about['date']}  {about['processor']}, {about['cores']} cores, load {about['load']} before")
     console.print("  ".join(f"{name} {number}" for name, number in versions.items()))
     if report["quick"]:
-        console.print("a quick run: one short round, no figure here is worth quoting")
+        console.print("a quick run: one short round, its figures show nothing about speed")
     columns = ("", "measured", "limit", "ratio", "min/min", "target", "met", "the limit is")
     table = Table(*columns, box=None, header_style="dim")
     for row in report["rows"]:

@@ -23,8 +23,12 @@ atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_e
 def draw_rows(n, first=0, sizes=(3, 2)):
     """`n` random transitions; the reward of each is its number, counted from `first`."""
     rng = np.random.default_rng(first)
-    draw = lambda size: rng.uniform(-1.0, 1.0, (n, size)).astype(np.float32)
-    reward, terminated = np.arange(first, first + n, dtype=np.float32), rng.integers(2, size=n).astype(np.float32)
+
+    def draw(size):
+        return rng.uniform(-1.0, 1.0, (n, size)).astype(np.float32)
+
+    reward = np.arange(first, first + n, dtype=np.float32)
+    terminated = rng.integers(2, size=n).astype(np.float32)
     return Transitions(draw(sizes[0]), draw(sizes[1]), reward, draw(sizes[0]), terminated)
 
 

@@ -1,4 +1,4 @@
-"""Runs a genepool command and kills itself with SIGKILL when so many records were written: killed_command.py N COMMAND..."""
+"""Runs a genepool command and kills itself with SIGKILL after N records: killed_command.py N COMMAND..."""
 
 import os
 import signal

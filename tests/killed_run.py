@@ -1,4 +1,4 @@
-"""Trains a small run and kills itself with SIGKILL at a given moment: killed_run.py FOLDER MOMENT [PRESET [WORKERS]]."""
+"""Trains a small run and kills itself with SIGKILL at a moment: killed_run.py FOLDER MOMENT [PRESET [WORKERS]]."""
 
 import os
 import signal
@@ -44,7 +44,8 @@ ALGORITHMS = {"aes_rl": aes_rl, "gpo": gpo, "pderl": pderl}
 
 def kill_at(owner, name, call):
     """Let the function be killed in the middle of its n-th call, after its work is done but before it returns."""
-    original, calls = getattr(owner, name), []
+    original = getattr(owner, name)
+    calls = []
 
     def killing(*arguments, **options):
         answer = original(*arguments, **options)
@@ -57,7 +58,9 @@ def kill_at(owner, name, call):
 
 
 if __name__ == "__main__":
-    folder, moment, preset = Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "pderl"
+    folder = Path(sys.argv[1])
+    moment = sys.argv[2]
+    preset = sys.argv[3] if len(sys.argv) > 3 else "pderl"
     training.SECONDS_BETWEEN_CHECKPOINTS = 0.0 if moment != "never" else 1e9
     if moment == "acting":
         # a generation's episodes and its tests are two calls; of AES-RL they are six, and this is in the third
@@ -77,7 +80,10 @@ if __name__ == "__main__":
         training.SECONDS_BETWEEN_CHECKPOINTS = 1e9  # no checkpoint at all before the kill
         kill_at(DDPG, "update", 4)
     workers = sys.argv[4] if len(sys.argv) > 4 else "local"
-    new = lambda: genepool.start(algorithm(preset), FRAMES, seed=3, run=folder, workers=workers)
+
+    def new():
+        return genepool.start(algorithm(preset), FRAMES, seed=3, run=folder, workers=workers)
+
     run = genepool.resume(folder) if folder.exists() else new()
     for _ in run:
         pass

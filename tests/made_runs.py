@@ -7,6 +7,7 @@ import numpy as np
 
 from genepool import cli
 
+FATES = ("elite", "selected", "discarded")
 PDERL = {
     "part": "Injection",
     "task": {"part": "Task", "id": "", "engine": ""},
@@ -51,28 +52,22 @@ def write_run(path, records, preset="pderl", task="Hopper-v5", engine="envpool",
 def pderl_records(seed=0, generations=30, population=10, omega=5, level=0.0):
     """Generations of a population whose fitness rises, bred from one another, with the learner's clone every omega."""
     rng = np.random.default_rng(seed)
-    frames, fates, previous = 0, [0, 0, 0], None
+    frames = 0
+    fates = [0, 0, 0]
+    previous = None
     for g in range(generations):
         numbers = g * (population + 1) + np.arange(population)
         rise = 1000.0 * (1 - np.exp(-g / 30)) + level
         fitness = rise + rng.normal(0, 120, population)
-        candidates, fate = [], None
+        candidates = []
+        fate = None
         for slot in range(population):
-            parents, operators, origin = [], [], "evolution"
-            if previous is not None:
-                best = previous[np.argsort(fitness)[::-1]]
-                if slot == 0:
-                    parents, operators = [int(best[0])], ["elite"]
-                elif slot == 1 and g % omega == 0:
-                    origin = "learning"
-                elif slot < 5:
-                    parents, operators = [int(p) for p in rng.choice(previous, 2, replace=False)], ["distillation"]
-                    operators += ["proximal"] * bool(rng.random() < 0.9)
-                else:
-                    parents, operators = [int(rng.choice(previous))], ["proximal"] * bool(rng.random() < 0.9)
-            if origin == "learning":
+            is_clone = previous is not None and slot == 1 and g % omega == 0
+            parents, operators = ([], []) if previous is None or is_clone else _bred(rng, slot, previous, fitness)
+            if is_clone:
                 fate = int(rng.integers(3))
                 fates[fate] += 1
+            origin = "learning" if is_clone else "evolution"
             candidates.append(_candidate(numbers[slot], fitness[slot], "fitness", origin, parents, operators))
         candidates.append(_candidate(numbers[-1] + 1, rise / 2, "exploration", "learning", [], []))
         frames += 1000 * (population + 1)
@@ -84,8 +79,8 @@ def pderl_records(seed=0, generations=30, population=10, omega=5, level=0.0):
             "fitness": fitness.tolist(),
             "champion_test": (rise + rng.normal(100, 40, 5)).tolist(),
             "learner_test": (rise + rng.normal(0, 80, 5)).tolist(),
-            "clone": None if fate is None else ("elite", "selected", "discarded")[fate],
-            "clones": dict(zip(("elite", "selected", "discarded"), fates, strict=True)),
+            "clone": None if fate is None else FATES[fate],
+            "clones": dict(zip(FATES, fates, strict=True)),
             "critic_loss": None if g == 0 else 5.0 + 100 * float(np.exp(-g / 10)),
             "actor_loss": -rise / 10,
             "updates": frames,
@@ -96,32 +91,37 @@ def pderl_records(seed=0, generations=30, population=10, omega=5, level=0.0):
         previous = numbers
 
 
+def _bred(rng, slot, previous, fitness):
+    """The parents and operators of a candidate: an elite, a child of two, or a mutant."""
+    if slot == 0:
+        return [int(previous[np.argsort(fitness)[::-1]][0])], ["elite"]
+    if slot < 5:
+        parents = [int(parent) for parent in rng.choice(previous, 2, replace=False)]
+        return parents, ["distillation"] + ["proximal"] * bool(rng.random() < 0.9)
+    return [int(rng.choice(previous))], ["proximal"] * bool(rng.random() < 0.9)
+
+
 def aes_records(seed=0, generations=30, workers=5):
-    """Rounds of an asynchronous strategy: each beside the mean, half of them with lessons, told in the order of their ends."""
+    """Generations of an asynchronous strategy with references, half of them with lessons, told as episodes end."""
     rng = np.random.default_rng(seed)
-    frames, number, out = 0, 0, []
+    frames = 0
+    number = 0
+    in_flight = []
     for g in range(generations):
         rise = 800.0 * (1 - np.exp(-g / 30))
-        candidates, events, staleness = [], [], []
+        candidates = []
+        events = []
+        staleness = []
         while len(candidates) < 10:
-            while len(out) < workers:
-                out.append(number)
+            while len(in_flight) < workers:
+                in_flight.append(number)
                 events.append(f"ask {number}")
                 number += 1
-            told = out.pop(int(rng.integers(len(out))))
-            events.append(f"tell {told}")
+            accepted = in_flight.pop(int(rng.integers(len(in_flight))))
+            events.append(f"tell {accepted}")
             if rng.random() < 0.2:
                 events.append("learnt")
-            taught = bool(rng.random() < 0.5)
-            own = _candidate(
-                told,
-                rise + rng.normal(80 * taught, 100),
-                "fitness",
-                "learning" if taught else "evolution",
-                [],
-                ["lesson"] * taught,
-            )
-            candidates.append(own | {"reference": (rise + rng.normal(0, 60, 5)).tolist()})
+            candidates.append(_with_reference(rng, accepted, rise))
             staleness.append(int(rng.integers(workers)))
         frames += 10_000
         yield {
@@ -147,8 +147,16 @@ def aes_records(seed=0, generations=30, workers=5):
         }
 
 
+def _with_reference(rng, number, rise):
+    """A candidate of an asynchronous strategy, with a lesson or without, and its reference's returns."""
+    lesson = bool(rng.random() < 0.5)
+    fitness = rise + rng.normal(80 * lesson, 100)
+    own = _candidate(number, fitness, "fitness", "learning" if lesson else "evolution", [], ["lesson"] * lesson)
+    return own | {"reference": (rise + rng.normal(0, 60, 5)).tolist()}
+
+
 def gpo_records(seed=0, generations=12, policies=8, level=0.0):
-    """Rounds of a population of learners, of which little is known but the return of each."""
+    """Generations of a population of learners, whose records hold little but the return of each."""
     rng = np.random.default_rng(seed)
     for g in range(generations):
         rise = 900.0 * (g + 1) / generations + level
@@ -198,7 +206,7 @@ def record(frames, candidates=(), **more):
 
 
 def write_all_kinds(root):
-    """Two tasks, two engines, three systems, and the runs that reports have to live with."""
+    """Two tasks, two engines, three systems, and runs that are unfinished, damaged, empty or doubled."""
     for seed in range(4):
         write_run(root / f"pderl-{seed}", pderl_records(seed, 25, 6), seed=seed)
         write_run(root / f"erl-{seed}", pderl_records(seed + 10, 25, 6, level=-300), preset="erl", seed=seed)

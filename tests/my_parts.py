@@ -1,4 +1,4 @@
-"""Parts of one's own, outside the package: a mutation, and a coupling, a random search beside a learner."""
+"""A user's own parts, outside the package: a mutation, and a coupling of random search with a learner."""
 
 from dataclasses import field, replace
 from itertools import count
@@ -12,6 +12,7 @@ from genepool import DDPG, Candidate, Individual, Task, part, trees
 from genepool.algorithms import choices, experience
 from genepool.algorithms.experience import Experience
 from genepool.algorithms.in_flight import EXPLORING, MEMBER, InFlight, draw_seeds, forget_workers, new_in_flight
+from genepool.networks import Actor
 
 
 @part
@@ -46,7 +47,7 @@ class RandomSearch:
 
     task: Task
     learner: choices.AnyLearner = field(default_factory=DDPG)  # what learns from all transitions
-    generation: int = 6  # actors, and the learner's exploration
+    generation_size: int = 6  # actors, and the learner's exploration
     step: float = 0.1  # std of the noise on the best actor's weights
     replay: int = 100_000  # transitions in the learner's replay
     preset: str = "random-search"  # the name of this system
@@ -59,16 +60,19 @@ class RandomSearch:
         return {"step": self.step}
 
     def init(self, key):
-        actor = choices.new_actor(key, self.task, ((16, 16),))
+        actor = Actor(key, *choices.sizes_of(self.task), (16, 16))
         made = experience.new_experience(self.task, self.replay, 1)
         return SearchState(
-            actor, np.array(-np.inf), self.learner.init(key, actor), made, new_in_flight(self.generation)
+            actor, np.array(-np.inf), self.learner.init(key, actor), made, new_in_flight(self.generation_size)
         )
 
     def ask(self, key, state, n):
-        kinds = lambda number: EXPLORING if number % self.generation == 0 else MEMBER
+        def kinds(number):
+            return EXPLORING if number % self.generation_size == 0 else MEMBER
+
         new = ((kinds(number), -1) for number in count(int(state.in_flight.asked)))
-        asked, rng = state.in_flight.upcoming(n, new), trees.host_random(key)
+        asked = state.in_flight.upcoming(n, new)
+        rng = trees.host_random(key)
         made = [self._candidate(jax.random.fold_in(key, one.number), state, one, rng) for one in asked]
         return made, replace(state, in_flight=state.in_flight.issue(asked))
 
@@ -76,21 +80,26 @@ class RandomSearch:
         if one.kind == EXPLORING:
             made = state.experience.exploration(key, self.learner, state.learner, self.task.horizon, rng)
         else:
-            near = Mine(sigma=self.step)(key, Individual(state.best, None))
-            made = Candidate(near, draw_seeds(rng, 1))
+            child = Mine(sigma=self.step)(key, Individual(state.best, None))
+            made = Candidate(child, draw_seeds(rng, 1))
         return replace(made, number=one.number)
 
     def tell(self, key, state, outcomes):
         outcomes, in_flight = state.in_flight.accept(outcomes)
-        told = state.experience.collected(outcomes, outcomes, self.learner.warmup, 1.0)
-        best, height = state.best, state.height
+        collected = state.experience.collected(outcomes, outcomes, self.learner.warmup, 1.0)
+        best = state.best
+        height = state.height
         for outcome in outcomes:
             if outcome.fitness > height:
-                best, height = outcome.candidate.individual.actor, outcome.fitness
-        return SearchState(best, np.array(height), state.learner, told, in_flight)
+                best = outcome.candidate.individual.actor
+                height = outcome.fitness
+        return SearchState(best, np.array(height), state.learner, collected, in_flight)
 
-    learn, steps_owed = experience.learn, experience.steps_owed
-    learning_phase, still_to_ask, forget_workers = experience.learning_phase, experience.nothing_more, forget_workers
+    learn = experience.learn
+    steps_owed = experience.steps_owed
+    learning_phase = experience.learning_phase
+    still_to_ask = experience.nothing_more
+    forget_workers = forget_workers
 
     def champion(self, state):
         return state.best

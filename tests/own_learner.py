@@ -23,7 +23,7 @@ class OneCritic:
     batch_size: int = 100  # transitions per gradient step
     rate: float = 1e-3  # Adam's learning rate
     discount: float = 0.99  # gamma
-    tau: float = 0.005  # how far the targets follow in each step
+    tau: float = 0.005  # share by which the targets follow in each step
     warmup: int = 1_000  # no learning, and random actions, until the replay holds more than this
     critic_hidden: tuple[int, ...] = (256, 256)  # units of the critic's hidden layers
     __post_init__ = offpolicy.check_settings
@@ -37,9 +37,9 @@ class OneCritic:
     def individual(self, key, actor):
         return actor
 
-    def explore(self, key, state, last, steps, seen):
+    def explore(self, key, state, last, steps, frames_so_far):
         noise = 0.1 * np.asarray(jax.random.normal(key, (steps, *last.shape)))
-        return (state.actor, noise) if seen > self.warmup else offpolicy.random_player(key, state.actor, steps)
+        return (state.actor, noise) if frames_so_far > self.warmup else offpolicy.random_player(key, state.actor, steps)
 
     def update(self, key, state, replay, steps, policy=None):
         networks, losses = offpolicy.in_blocks(partial(self._steps, policy), key, state[:6], replay, steps, 1)
@@ -48,8 +48,8 @@ class OneCritic:
     def update_critic(self, key, state, policy, replay, steps):
         return self.update(key, state, replay, steps, policy)
 
-    def improve(self, key, actor, teacher, states, filled, steps):
-        return offpolicy.improve(self, Adam(self.rate), key, actor, teacher, states, filled, steps)
+    def improve(self, key, actor, teacher, states, state_count, steps):
+        return offpolicy.improve(self, Adam(self.rate), key, actor, teacher, states, state_count, steps)
 
     def report(self, state):
         return offpolicy.report_losses(state.losses, ["critic_loss"]) | {"updates": int(state.updates)}

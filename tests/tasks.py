@@ -7,18 +7,20 @@ import numpy as np
 
 
 class Reach(gymnasium.Env):
-    """A point on a line is to be brought to zero: x <- x + 0.3 a, reward -|x|. At best about -1.5 from x = 1."""
+    """Move a point on a line to zero: x <- x + 0.3 a, reward -|x|. The best return is about -1.5 from x = 1."""
 
     observation_space = gymnasium.spaces.Box(-10.0, 10.0, (1,))
     action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,))
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.x, self.t = float(self.np_random.uniform(0.9, 1.1) * self.np_random.choice([-1, 1])), 0
+        self.x = float(self.np_random.uniform(0.9, 1.1) * self.np_random.choice([-1, 1]))
+        self.t = 0
         return np.array([self.x], np.float32), {}
 
     def step(self, action):
-        self.x, self.t = self.x + 0.15 * float(action[0]), self.t + 1
+        self.x = self.x + 0.15 * float(action[0])
+        self.t = self.t + 1
         return np.array([self.x], np.float32), -abs(self.x), False, self.t >= 20, {}
 
 
@@ -30,21 +32,25 @@ class Plane(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.x, self.t = self.np_random.uniform(-1.0, 1.0, 2), 0
+        self.x = self.np_random.uniform(-1.0, 1.0, 2)
+        self.t = 0
         return self._seen(), {}
 
     def _seen(self):
         return np.array([*self.x, 1.0], np.float32)
 
     def step(self, action):
-        self.x, self.t = self.x + 0.3 * action, self.t + 1
+        self.x = self.x + 0.3 * action
+        self.t = self.t + 1
         return self._seen(), -float(np.abs(self.x).sum()), False, self.t >= 20, {}
 
 
 class Sick(Reach):
     """Goes wrong after some episodes, counted over all its instances."""
 
-    episodes, healthy, symptom = 0, 30, "raise"
+    episodes = 0
+    healthy = 30
+    symptom = "raise"
 
     def reset(self, *, seed=None, options=None):
         Sick.episodes += 1

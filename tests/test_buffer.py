@@ -43,13 +43,17 @@ def test_of_more_rows_than_fit_only_the_latest_are_kept(memory, rows, before):
 
 def test_recording_equals_a_list_that_forgets_its_oldest_rows(rows):
     rng = np.random.default_rng(0)
-    capacity, n, first = 7, 3, 0
+    capacity = 7
+    n = 3
+    first = 0
     rings = trees.stack([buffer.empty(capacity, 3, 2)] * n)
-    alone, lists = buffer.empty(capacity, 3, 2), [[] for _ in range(n)]
+    alone = buffer.empty(capacity, 3, 2)
+    lists = [[] for _ in range(n)]
     for _ in range(40):
         episodes = [rows(int(rng.integers(0, 17)), first + 100 * k) for k in range(n)]
         first += 1000
-        rings, alone = buffer.record_each(rings, episodes), buffer.record(alone, episodes[0])
+        rings = buffer.record_each(rings, episodes)
+        alone = buffer.record(alone, episodes[0])
         for k, episode in enumerate(episodes):
             lists[k] = (lists[k] + list(zip(*episode, strict=True)))[-capacity:]
             ring = trees.take(rings, k)
@@ -95,13 +99,14 @@ def test_a_distinct_sample_of_a_short_memory_is_all_of_it(memory):
 @pytest.mark.parametrize("capacity", [8, 9])
 @pytest.mark.parametrize(("n_x", "n_y"), [(20, 20), (4, 7), (3, 20), (20, 1), (0, 2), (0, 0)])
 def test_a_child_remembers_the_latest_half_of_both_parents(memory, capacity, n_x, n_y):
-    x, y = memory(capacity, n_x), memory(capacity, n_y, first=100)
+    x = memory(capacity, n_x)
+    y = memory(capacity, n_y, first=100)
     child = buffer.inherit(jax.random.key(1), x, y)
     halves = [contents(x, capacity // 2), contents(y, capacity // 2)]
     expected = {row[2].item(): row for half in halves for row in zip(*half, strict=True)}  # by reward, the row's number
     inherited = list(zip(*contents(child), strict=True))
     assert sorted(row[2].item() for row in inherited) == sorted(expected)
-    for row in inherited:  # rows stay whole
+    for row in inherited:  # each row is inherited as it was
         jax.tree.map(np.testing.assert_array_equal, row, expected[row[2].item()])
 
 
@@ -114,7 +119,8 @@ def test_a_child_goes_on_where_its_inheritance_ends(memory, rows):
 
 
 def test_an_inherited_memory_is_shuffled(memory):
-    x, y = memory(8, 20), memory(8, 20, first=100)
+    x = memory(8, 20)
+    y = memory(8, 20, first=100)
     draw = jax.jit(jax.vmap(lambda key: buffer.inherit(key, x, y).data.reward))
     rewards = np.asarray(draw(jax.random.split(jax.random.key(0), 4000)))
     for reward in (16, 17, 18, 19, 116, 117, 118, 119):

@@ -1,6 +1,5 @@
-"""The layers of the house, read from the imports: who may know whom. Imports inside functions count too."""
+"""The layers of genepool, read from the imports: what each folder may import. Imports inside functions count too."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import genepool
+from benchmarks import import_graph
+from benchmarks.import_graph import imports, modules
 
-ROOT = Path(genepool.__file__).parent
 GROUND = {"types", "trees", "errors", "parts", "cores", "xla"}
 FIRST = GROUND | {"buffer", "networks", "optimiser", "environments"}
 OFFERED = {"protocols"} | FIRST  # what a part of the user's own may count on
@@ -42,34 +42,6 @@ MAY_IMPORT = {  # each part may also import itself
 }
 
 
-def imports(source, package):
-    """Full names of all that a module imports, by statement or by importlib.import_module with a plain string."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            ancestors = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*ancestors, *([node.module] if node.module else [])])
-            # of `from genepool import buffer` the name is the module, of `from genepool.types import Outcome` it is not
-            yield from (f"{base}.{alias.name}" for alias in node.names) if base == "genepool" else [base]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "importlib.import_module",
-            "import_module",
-            "__import__",
-        ):
-            yield from (a.value for a in node.args[:1] if isinstance(a, ast.Constant))
-
-
-def modules():
-    """Path within the package -> names that it imports."""
-    found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        within = path.relative_to(ROOT)
-        package = ".".join(("genepool", *within.parts[:-1]))
-        found[within.as_posix()] = set(imports(path.read_text(), package))
-    return found
-
-
 def importers(library):
     return {path for path, names in modules().items() if any(name.split(".")[0] == library for name in names)}
 
@@ -96,6 +68,23 @@ def test_every_module_imports_only_the_layers_below_it():
         parts = {name.split(".")[1] for name in names if name.startswith("genepool.")}
         wrong += [f"{path} imports {other}" for other in sorted(parts - allowed)]
     assert wrong == []
+
+
+def test_no_folder_and_no_module_imports_itself_through_others():
+    assert import_graph.cycles(import_graph.folder_graph()) == []
+    assert import_graph.cycles(import_graph.module_graph()) == []
+
+
+def test_a_circle_of_imports_is_found_wherever_it_begins():
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": set()}
+    assert import_graph.cycles(graph) == [{"b", "c"}]
+
+
+def test_the_graph_in_contributing_is_that_of_the_code():
+    text = (import_graph.REPOSITORY / "CONTRIBUTING.md").read_text()
+    assert (
+        import_graph.mermaid(import_graph.without_shortcuts(import_graph.grouped(import_graph.folder_graph()))) in text
+    )
 
 
 def test_evolution_and_learning_do_not_know_each_other():

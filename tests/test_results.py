@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import papers, results, results_page, runner
+from benchmarks import papers, results, results_page
 from benchmarks.results import PLAN, Row, jobs_of
-from benchmarks.runner import Job
-from genepool.environments.task import find
+from benchmarks.runs import jobs, runner, tables
+from benchmarks.runs.jobs import Job
+from genepool.environments.lookup import find
 
-SCRIPT = Path(__file__).with_name("standin_plan.py")
+SCRIPT = Path(__file__).with_name("simulated_plan.py")
 ROOT = Path(__file__).parent.parent
 
 
@@ -26,7 +27,7 @@ def launch(folder, *words, pace=0.05):
     """The runner in a process of its own, whose runs are ten generations of so many seconds and train nothing."""
     paths = [str(ROOT), str(ROOT / "src"), str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
     command = [sys.executable, SCRIPT, "--runs", folder / "runs", "--results", folder / "results", *words]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "STANDIN_PACE": str(pace)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "SIMULATED_PACE": str(pace)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
@@ -83,7 +84,7 @@ def test_a_run_that_another_runner_is_at_is_left_to_it(tmp_path):
 
 
 def test_a_run_that_fails_does_not_keep_the_others(tmp_path):
-    process = launch(tmp_path, "--jobs", "1", "--plan", "standin_plan:FAILING")
+    process = launch(tmp_path, "--jobs", "1", "--plan", "simulated_plan:FAILING")
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 1
     assert "broken-Reach-0k-s0: FAILED" in out
@@ -107,9 +108,9 @@ def test_the_cost_of_a_run_is_that_of_all_processes_that_trained_it(tmp_path):
 
 def test_of_each_process_the_last_whole_note_of_its_cost_counts(tmp_path):
     job = Job("first", "cem", "Reach", 100, 0)
-    assert runner.cpu_seconds(job, tmp_path) is None
+    assert jobs.cpu_seconds(job, tmp_path) is None
     (tmp_path / "first.cost").write_text("1 10.00\n1 12.50\n2 3.00\n2 4")  # the machine was lost while it wrote
-    assert runner.cpu_seconds(job, tmp_path) == 15.5
+    assert jobs.cpu_seconds(job, tmp_path) == 15.5
 
 
 BUSY = "import time\nwhile time.process_time() < 0.5: pass\n"
@@ -118,25 +119,25 @@ HELPED = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r
 
 def test_the_cost_of_a_process_includes_that_of_its_helpers(tmp_path):
     job = Job("helped", "cem", "Reach", 100, 0)
-    trainer = runner.Trainer(job, tmp_path, subprocess.Popen([sys.executable, "-c", HELPED]))
+    trainer = jobs.Trainer(job, tmp_path, subprocess.Popen([sys.executable, "-c", HELPED]))
     wait_for(trainer.ended)
     assert trainer.process.returncode == 0
-    assert 0.5 <= runner.cpu_seconds(job, tmp_path) < 2.0
+    assert 0.5 <= jobs.cpu_seconds(job, tmp_path) < 2.0
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say what a session has cost")
 def test_the_cost_is_noted_while_a_process_runs_with_that_of_its_helpers(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "NOTE", 0.0)
+    monkeypatch.setattr(jobs, "NOTE", 0.0)
     job = Job("helped", "cem", "Reach", 100, 0)
     command = [sys.executable, "-c", HELPED.replace("0.5", "60")]
-    trainer = runner.Trainer(job, tmp_path, subprocess.Popen(command, start_new_session=True))
+    trainer = jobs.Trainer(job, tmp_path, subprocess.Popen(command, start_new_session=True))
     try:
-        wait_for(lambda: not trainer.ended() and runner.cpu_seconds(job, tmp_path) > 0.3)
+        wait_for(lambda: not trainer.ended() and jobs.cpu_seconds(job, tmp_path) > 0.3)
     finally:
         os.killpg(trainer.process.pid, signal.SIGKILL)
-    before = runner.cpu_seconds(job, tmp_path)
+    before = jobs.cpu_seconds(job, tmp_path)
     wait_for(trainer.ended)  # the helper is not waited for any more, and still counted
-    assert runner.cpu_seconds(job, tmp_path) >= before
+    assert jobs.cpu_seconds(job, tmp_path) >= before
 
 
 def test_a_run_that_a_plan_names_twice_is_trained_once(tmp_path):
@@ -192,7 +193,7 @@ def test_a_preset_that_is_not_here_is_left_out(tmp_path, capsys, monkeypatch):
 def trained(tmp_path_factory):
     """A real run of a few seconds, run by the runner."""
     folder = tmp_path_factory.mktemp("results")
-    process = launch(folder, "--plan", "standin_plan:REAL")
+    process = launch(folder, "--plan", "simulated_plan:REAL")
     out = process.communicate(timeout=120)[0]
     assert process.returncode == 0, out
     return folder
@@ -202,7 +203,7 @@ def test_a_run_leaves_its_tests_and_its_configuration_without_a_trace_of_the_mac
     kept = trained / "results" / "cem-Pendulum-v1-0k-s0"
     with (kept / "curve.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == runner.COLUMNS
+    assert tuple(rows[0]) == tables.COLUMNS
     assert [row["who"] for row in rows] == ["champion"] * len(rows)
     assert int(rows[-1]["frames"]) == int(rows[-1]["training_frames"]) >= 200
     assert int(rows[-1]["true_frames"]) == int(rows[-1]["frames"]) + 2 * 20 * len(rows)

@@ -1,11 +1,11 @@
-"""Schedules with an algorithm that only counts: when it is asked, what it is told, and where it cannot go on."""
+"""Schedules with an algorithm that only counts: when it is asked, what it is told, and when it cannot go on."""
 
 from dataclasses import dataclass, replace
 
 import jax
 import pytest
 
-from genepool.analysis.scaling.simulated_costs import NOBODY, PretendedAESRL, PretendedCEMRL, PretendedWorkers
+from genepool.analysis.scaling.simulated_costs import NO_INDIVIDUAL, SimulatedAESRL, SimulatedCEMRL, SimulatedWorkers
 from genepool.schedule import Clock, asynchronous, generation, synchronous
 from genepool.types import Candidate
 from genepool.workers.virtual import Costs, VirtualWorkers
@@ -23,16 +23,16 @@ class Counts:
 
 
 class Counting:
-    """Asks for `at_once` candidates at most, and only while `share` of the steps owed were taken; one for each outcome."""
+    """Has at most `at_once` candidates out, and asks only once `share` of the gradient steps owed were taken."""
 
-    generation = 6
+    generation_size = 6
 
     def __init__(self, schedule="asynchronous", at_once=6, share=0.0, owed=lambda told: told):
         self.schedule = schedule
         self.at_once = at_once
         self.share = share
         self.owed = owed
-        self.asks = []  # how many were given, by key
+        self.asks = []  # how many candidates each call of ask gave
         self.keys = []  # of all calls of learn
 
     def init(self, key):
@@ -42,7 +42,7 @@ class Counting:
         behind = state.learner < self.share * self.owed(state.told)
         n = 0 if behind else min(n, self.at_once - (state.asked - state.told))
         self.asks.append(n)
-        found = [Candidate(NOBODY, (0,), number=state.asked + k) for k in range(n)]
+        found = [Candidate(NO_INDIVIDUAL, (0,), number=state.asked + k) for k in range(n)]
         return found, replace(state, asked=state.asked + n)
 
     def tell(self, key, state, outcomes):
@@ -60,20 +60,20 @@ class Counting:
         return replace(state, learner=state.learner + 1)
 
     def still_to_ask(self, state):
-        return -state.told % self.generation
+        return -state.told % self.generation_size
 
 
 def workers(count=3, critic=0.0):
-    return VirtualWorkers(PretendedWorkers([3, 5, 9]), count, Costs(critic, 0.0, 1.0))
+    return VirtualWorkers(SimulatedWorkers([3, 5, 9]), count, Costs(critic, 0.0, 1.0))
 
 
-@pytest.mark.parametrize(("algorithm", "schedule"), [(PretendedCEMRL, synchronous), (PretendedAESRL, asynchronous)])
+@pytest.mark.parametrize(("algorithm", "schedule"), [(SimulatedCEMRL, synchronous), (SimulatedAESRL, asynchronous)])
 def test_a_generation_is_run_on_the_algorithms_own_schedule(algorithm, schedule):
     algorithm = algorithm(start=20)
     state, outcomes = generation(algorithm, workers(), KEY, algorithm.init(KEY))
     again, others = schedule(algorithm, workers(), KEY, algorithm.init(KEY), Clock())
     assert state == again
-    assert len(outcomes) == algorithm.generation
+    assert len(outcomes) == algorithm.generation_size
     assert [a.candidate for a in outcomes] == [b.candidate for b in others]
 
 
@@ -94,7 +94,7 @@ def test_where_the_algorithm_has_no_candidate_an_idle_worker_waits_for_the_next_
         f"{event} {k}" for k in range(6) for event in ("ask", "tell")
     ]
     assert state.asked == state.told == 6
-    assert len(algorithm.asks) <= len(clock.events)  # it is asked once between two results, not again and again
+    assert len(algorithm.asks) <= len(clock.events)  # it is asked once between two results
 
 
 @pytest.mark.parametrize("critic", [0.0, 0.5, 100.0])

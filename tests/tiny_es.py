@@ -1,4 +1,4 @@
-"""A small OpenAI-ES: begun, asked, and told what its members earned."""
+"""A small OpenAI-ES: its first state, its members and their outcomes."""
 
 import jax
 import numpy as np
@@ -23,12 +23,12 @@ def asked(part, state, count=None):
 
 
 def made(candidate):
-    """The member's actor, as a vector."""
+    """The perturbed actor of a member, as a vector."""
     return trees.flat(candidate.perturbation(candidate.individual.actor))
 
 
 def played(candidate, fitness):
-    """The candidate's outcome, had it earned this much."""
+    """The candidate's outcome with this fitness."""
     individual = candidate.individual._replace(actor=candidate.perturbation(candidate.individual.actor))
     return Outcome(candidate, individual, (float(fitness),), ROWS)
 
@@ -37,7 +37,7 @@ def all_played(candidates, fitness):
     return [played(c, f) for c, f in zip(candidates, fitness, strict=True)]
 
 
-def told(part, state, outcomes, key=KEY):
+def after_telling(part, state, outcomes, key=KEY):
     return part.tell(key, state, outcomes, None)
 
 

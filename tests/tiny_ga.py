@@ -1,4 +1,4 @@
-"""A genetic algorithm that is quickly compiled: its operators, its first generation, its outcomes."""
+"""A genetic algorithm that compiles quickly: its operators, its first generation, its outcomes."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ equal = partial(jax.tree.map, np.testing.assert_array_equal)
 
 @dataclass(frozen=True)
 class Shift:
-    """A mutation that is seen everywhere and quickly compiled."""
+    """A mutation that changes every weight and compiles quickly."""
 
     def __call__(self, key, x):
         return Individual(jax.tree.map(lambda leaf: leaf + 1.0, x.actor), x.memory)
@@ -24,7 +24,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Mean:
-    """A crossover that is seen everywhere and quickly compiled, of one or two children."""
+    """A crossover that changes every weight and compiles quickly, with one or two children."""
 
     children: int = 1
 

@@ -19,20 +19,24 @@ from genepool.types import Candidate, Individual
 from genepool.workers.ray.cluster import start
 from genepool.workers.ray.driver import RayWorkers
 
-BREAKS, DOZES, DIES = 7, 11, 13  # seeds of episodes in which something happens
+# seeds of episodes in which something happens
+BREAKS = 7
+DOZES = 11
+DIES = 13
 
 
 class Troubled(Reach):
-    """By its seed an episode raises, takes two seconds to begin, or takes its process with it.
+    """By its seed an episode raises an error, takes two seconds to begin, or kills its process.
 
-    The first episode with a seed that the folder names writes down its process and stalls.
+    If the folder has a file with the seed as its name, the first such episode writes its process id there and stalls.
     """
 
     def __init__(self, folder):
         self.folder = Path(folder)
 
     def reset(self, *, seed=None, options=None):
-        self.seed, mark = seed, self.folder / str(seed)
+        self.seed = seed
+        mark = self.folder / str(seed)
         if mark.exists():
             mark.write_text(str(os.getpid()))  # before the test may look for it
             mark.rename(self.folder / f"{seed}.stalled")
@@ -50,7 +54,7 @@ class Troubled(Reach):
 
 
 class Nudge(eqx.Module):
-    """A lesson: the actor moves a little towards what the states say."""
+    """A lesson: the actor moves a little towards the first number of the states."""
 
     states: jax.Array
     key: jax.Array
@@ -121,14 +125,14 @@ def until(condition, seconds=30.0):
 
 
 def own_cluster():
-    """A cluster for a file's tests, as RayWorkers start it. A worker takes seconds to start: most tests share them."""
+    """A cluster for the tests of a file, as RayWorkers start it."""
     start(ray, 6)
     yield
     ray.shutdown()
 
 
 def shared_workers(task, count):
-    """Workers that are closed after their last test."""
+    """Workers that several tests share, as they take seconds to start. They are closed after the last test."""
     found = RayWorkers(task, count)
     yield found
     found.close()

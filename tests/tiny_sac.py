@@ -50,5 +50,5 @@ def same(one, other):
 
 
 def scaled(ring):
-    """A memory of rows whose rewards are their numbers, with these a tenth: for two naive sums to agree."""
+    """The memory with rewards a tenth as large, so that sums in float32 agree."""
     return eqx.tree_at(lambda b: b.data.reward, ring, 0.1 * ring.data.reward)

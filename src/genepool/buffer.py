@@ -1,4 +1,4 @@
-"""A ring of transitions: empty, add, latest, sample. The replay and every genetic memory are this."""
+"""A ring buffer of transitions. The replay and every genetic memory are one."""
 
 import equinox as eqx
 import jax
@@ -10,11 +10,11 @@ from genepool.types import Transitions
 
 
 class Buffer(eqx.Module):
-    """Rows are overwritten oldest first."""
+    """A ring of rows, in which the oldest is overwritten first."""
 
     data: Transitions  # [capacity, ...]
-    size: Array
-    cursor: Array  # the row that is written next
+    size: Array  # rows that were written
+    cursor: Array  # index of the row that is written next
 
     @property
     def capacity(self) -> int:
@@ -23,30 +23,33 @@ class Buffer(eqx.Module):
 
 
 def empty(capacity: int, observation_size: int, action_size: int) -> Buffer:
-    """A ring with nothing in it."""
-    rows = lambda *width: jnp.asarray(np.zeros((capacity, *width), np.float32))
-    data = Transitions(rows(observation_size), rows(action_size), rows(), rows(observation_size), rows())
+    """A ring without rows."""
+
+    def zeros(*width: int) -> Array:
+        return jnp.asarray(np.zeros((capacity, *width), np.float32))
+
+    data = Transitions(zeros(observation_size), zeros(action_size), zeros(), zeros(observation_size), zeros())
     return Buffer(data, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def add(buffer: Buffer, rows: Transitions, count: Array) -> Buffer:
-    """The ring with the first `count` of the rows written to it."""
+    """The ring with the first `count` of these rows added."""
     j = jnp.arange(rows.reward.shape[0])
     written = (j < count) & (j >= count - buffer.capacity)  # of more rows than fit, only the latest are kept
-    place = jnp.where(written, (buffer.cursor + j) % buffer.capacity, buffer.capacity)
-    data = jax.tree.map(lambda ring, row: ring.at[place].set(row, mode="drop"), buffer.data, rows)
+    index = jnp.where(written, (buffer.cursor + j) % buffer.capacity, buffer.capacity)  # the capacity: not written
+    data = jax.tree.map(lambda ring, row: ring.at[index].set(row, mode="drop"), buffer.data, rows)
     return Buffer(data, jnp.minimum(buffer.size + count, buffer.capacity), (buffer.cursor + count) % buffer.capacity)
 
 
-# Donated: the ring is written in place. Without it every episode would copy a million rows.
+# donated, so that the ring is written in place: else every episode would copy a million rows
 _add_in_place = jax.jit(add, donate_argnums=0)
 _add_to_each = jax.jit(jax.vmap(add))
 
 
 def padded(rows: Transitions, length: int) -> Transitions:
-    """The rows with zeros behind them, so that episodes of any length share one compiled writer."""
+    """The rows with zeros appended, so that episodes of different lengths share one compiled program."""
 
-    def pad(leaf):
+    def pad(leaf: np.ndarray) -> np.ndarray:
         out = np.zeros((length, *leaf.shape[1:]), np.float32)
         out[: len(leaf)] = leaf
         return out
@@ -55,12 +58,12 @@ def padded(rows: Transitions, length: int) -> Transitions:
 
 
 def padded_length(count: int) -> int:
-    """The power of two that holds `count` rows, at least 1024."""
+    """The least power of two that holds `count` rows, at least 1024."""
     return max(1024, 1 << (count - 1).bit_length())
 
 
 def record(buffer: Buffer, rows: Transitions) -> Buffer:
-    """The ring with these rows added, in place: the ring that was given is gone."""
+    """The ring with these rows added in place. The ring that was given must not be used again."""
     count = len(rows.reward)
     return _add_in_place(buffer, padded(rows, padded_length(count)), count)
 
@@ -74,34 +77,36 @@ def record_each(buffers: Buffer, rows: list[Transitions]) -> Buffer:
 
 
 def sample(key: Array, buffer: Buffer, shape: tuple[int, ...]) -> Array:
-    """Places of rows drawn uniformly, with replacement, from those that are filled."""
+    """Indices of written rows, drawn uniformly with replacement."""
     return jax.random.randint(key, shape, 0, buffer.size)
 
 
 def sample_distinct(key: Array, buffer: Buffer, n: int) -> tuple[Array, Array]:
-    """Places of `n` rows drawn without replacement, and which of them are real: where fewer are filled, all are taken."""
-    filled = jnp.arange(buffer.capacity) < buffer.size
-    priority = jnp.where(filled, jax.random.uniform(key, (buffer.capacity,)), -1.0)
-    places = jax.lax.top_k(priority, min(n, buffer.capacity))[1]
-    return places, jnp.arange(places.shape[0]) < buffer.size
+    """Indices of `n` rows drawn without replacement, and which of them are real.
+
+    If fewer rows were written, all of those are drawn, and the other indices are not real.
+    """
+    written = jnp.arange(buffer.capacity) < buffer.size
+    priority = jnp.where(written, jax.random.uniform(key, (buffer.capacity,)), -1.0)
+    indices = jax.lax.top_k(priority, min(n, buffer.capacity))[1]
+    return indices, jnp.arange(indices.shape[0]) < buffer.size
 
 
 def latest(buffer: Buffer, n: int) -> tuple[Array, Array]:
-    """Places of the `n` newest rows, newest first, and which of them are real."""
+    """Indices of the `n` newest rows, newest first, and which of them are real: fewer may have been written."""
     age = jnp.arange(n)
     return (buffer.cursor - 1 - age) % buffer.capacity, age < buffer.size
 
 
 @jax.jit
 def inherit(key: Array, x: Buffer, y: Buffer) -> Buffer:
-    """A child's memory: the latest half of both parents' (all of it if it is less), shuffled. PDERL Algorithm 1, 1-3."""
+    """A child's memory (PDERL Algorithm 1, 1-3): the latest rows of both parents, shuffled, up to half of it from each."""
     half = x.capacity // 2
     halves = [(memory.data, *latest(memory, half)) for memory in (x, y)]  # 1-2
-    rows = [jax.tree.map(lambda leaf, p=places: leaf[p], data) for data, places, _ in halves]
+    rows = [jax.tree.map(lambda leaf, i=indices: leaf[i], data) for data, indices, _ in halves]
     real = jnp.concatenate([real for _, _, real in halves])
-    order = jnp.argsort(
-        jnp.where(real, jax.random.uniform(key, real.shape), 2.0)
-    )  # 3: the real rows, shuffled, come first
+    shuffled = jnp.where(real, jax.random.uniform(key, real.shape), 2.0)  # rows that are not real come last
+    order = jnp.argsort(shuffled)  # 3
     joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b])[order], *rows)
     spare = x.capacity - 2 * half
     data = jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, spare)] + [(0, 0)] * (leaf.ndim - 1)), joined)

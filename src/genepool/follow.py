@@ -1,4 +1,4 @@
-"""Training to the end: `genepool.train`, what a person sees meanwhile, and how a run is stopped."""
+"""Training to the end: `genepool.train`, with a display, and how a run is stopped."""
 
 import signal
 import threading
@@ -26,11 +26,11 @@ def train(
     address: str | None = None,
     display: bool = True,
 ) -> Run:
-    """Train to the end, and return the finished run: its `champion` is the policy, its `folder` holds everything.
+    """Train to the end, and return the finished run. Its `champion` is the policy, its `folder` holds everything.
 
-    `frames` are counted as the paper counts them; none: the algorithm's own budget. A display shows how far it is. Ctrl-C
-    finishes the generation, saves, and is then raised; `genepool.resume` goes on. To follow a run generation by
-    generation, take `genepool.start`.
+    `frames` are counted as the paper counts them. None: the algorithm's budget. A display shows the progress. Ctrl-C
+    ends the generation, saves, and is then raised; `genepool.resume` goes on. To follow a run generation by
+    generation, use `genepool.start`.
     """
     started = start(algorithm, frames, seed, run, workers, tensorboard, address)
     if follow(started, Console(highlight=False, quiet=not display)) and not started.done:
@@ -39,7 +39,7 @@ def train(
 
 
 def follow(run: Run, console: Console | None = None) -> int:
-    """Train to the end with a display; stop cleanly on Ctrl-C or SIGTERM; then say what came of it. The exit code."""
+    """Train with a display until the end, Ctrl-C or SIGTERM, and print the result. Returns the exit code."""
     console = console or Console(highlight=False)
     _introduce(run, console)
     with _signals(run, console) as received, Display(run, console) as show:
@@ -47,8 +47,8 @@ def follow(run: Run, console: Console | None = None) -> int:
             show(record)
     if run.done:
         last = run.folder.records[-1]
-        who = "champion" if "champion_test" in last else "learner"
-        console.print(f"{who}: {test_score(last):.1f} (mean of {len(last[f'{who}_test'])} test episodes)")
+        name = "champion" if "champion_test" in last else "learner"
+        console.print(f"{name}: {test_score(last):.1f} (mean of {len(last[f'{name}_test'])} test episodes)")
         console.print(f"run folder: {run.folder.path}", soft_wrap=True)
         _draw(run, console)
         return 0
@@ -60,7 +60,7 @@ def follow(run: Run, console: Console | None = None) -> int:
 
 @contextmanager
 def _signals(run: Run, console: Console) -> Iterator[list[int]]:
-    """Stop after the generation on the first Ctrl-C or SIGTERM, at once on the second; the signals that came."""
+    """The signals received so far. The first one stops the run after its generation, a second Ctrl-C at once."""
     received: list[int] = []
 
     def on_signal(number: int, _: Any) -> None:
@@ -71,8 +71,8 @@ def _signals(run: Run, console: Console) -> Iterator[list[int]]:
         if not console.is_terminal:
             console.print("stopping after this generation; Ctrl-C again stops at once")
 
-    here = threading.current_thread() is threading.main_thread()  # only there may signals be handled
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM) if here}
+    is_main = threading.current_thread() is threading.main_thread()  # only this thread may handle signals
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM) if is_main}
     try:
         yield received
     finally:
@@ -81,13 +81,11 @@ def _signals(run: Run, console: Console) -> Iterator[list[int]]:
 
 
 def _introduce(run: Run, console: Console) -> None:
-    """What trains on which task, and the settings that the paper gives for the task."""
-    algorithm, config = run.algorithm, run.folder.config
-    engine = ", ".join(
-        f"{name} {config['versions'][name]}"
-        for name in dict.fromkeys((algorithm.task.engine, "mujoco"))
-        if name in config["versions"]
-    )
+    """Print what trains on which task, and the settings that the paper gives for the task."""
+    algorithm = run.algorithm
+    versions = run.folder.config["versions"]
+    names = dict.fromkeys((algorithm.task.engine, "mujoco"))
+    engine = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
     console.print(
         f"{run.preset} on {algorithm.task.id} ({engine}), seed {run.seed}, {run.frames_wanted:,} frames", soft_wrap=True
     )
@@ -101,6 +99,7 @@ def _introduce(run: Run, console: Console) -> None:
 
 
 def _draw(run: Run, console: Console) -> None:
+    """Draw the learning curve, or say why there is none."""
     try:
         draw([run.folder], run.folder.curve_file)
         console.print(f"learning curve: {run.folder.curve_file}", soft_wrap=True)

@@ -1,10 +1,11 @@
-"""Parts: frozen dataclasses of hyper-parameters. What their fields mean, which may stand where, and parts as JSON and back.
+"""Parts: frozen dataclasses of hyper-parameters, the meaning of their fields, and parts as JSON and back.
 
-Nothing that is read is ever run: a part of the user's own is found again only among the classes that are handed in.
+Rebuilding a part from JSON runs no code. A user's own part is found only among the classes that the caller gives.
 """
 
 import ast
 import functools
+import importlib
 import inspect
 import linecache
 import re
@@ -22,15 +23,16 @@ COMMENT = re.compile(r"(?:^\s*|\s)# (.*)$")
 
 @dataclass_transform(frozen_default=True)
 def part(kind: type[T]) -> type[T]:
-    """Make a class a part: a frozen dataclass whose `help` explains its fields and which remembers which were given.
+    """Make a class a part: a frozen dataclass whose `help` explains its fields.
 
-    Where a preset exchanges a part, the fields that were not given keep the preset's settings.
+    A part remembers which fields it was given. In a preset, its other fields take the preset's settings.
     """
     made: Any = dataclass(frozen=True)(kind)
     listed = [f"    {name}: {text}" for name, text in field_texts(made).items()]
     if listed:
         made.__doc__ = "\n".join([inspect.cleandoc(made.__doc__ or ""), "", "Fields:", *listed])
-    plain, names = made.__init__, [f.name for f in fields(made)]
+    plain = made.__init__
+    names = [f.name for f in fields(made)]
 
     @functools.wraps(plain)
     def init(self: Any, *values: Any, **named: Any) -> None:
@@ -42,20 +44,21 @@ def part(kind: type[T]) -> type[T]:
 
 
 def given(holder: Any) -> frozenset[str]:
-    """The fields that were given when this part was made; of a plain dataclass those that are not the default."""
+    """The fields that this part was given when it was made; of a plain dataclass, those that are not the default."""
     if hasattr(holder, "given"):
         return holder.given
     return frozenset(f.name for f in fields(holder) if getattr(holder, f.name) != default_of(f))
 
 
 def default_of(field: Any) -> Any:
-    """The default of a dataclass's field; MISSING where it has none."""
+    """The default of a dataclass's field; MISSING if it has none."""
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def field_texts(kind: type) -> dict[str, str]:
-    """Every field with its meaning and its default, for the reader."""
-    meanings, texts = field_comments(kind), {}
+    """Every field with its meaning and its default, for `help`."""
+    meanings = field_comments(kind)
+    texts = {}
     for f in fields(kind):
         default = default_of(f)
         shown = "" if default is MISSING else f"default: {default!r}"
@@ -64,7 +67,7 @@ def field_texts(kind: type) -> dict[str, str]:
 
 
 def field_comments(kind: type) -> dict[str, str]:
-    """The comment of every field, on its line or above it, those of inherited fields too."""
+    """The comment of every field, on its line or above it, with those of inherited fields."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if is_dataclass(base):
@@ -74,7 +77,7 @@ def field_comments(kind: type) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _commented(file: str) -> dict[str, dict[str, str]]:
-    """Of every class of a file, the comments of its annotated fields."""
+    """The comments of the annotated fields of every class in a file."""
     lines = linecache.getlines(file)
     try:
         tree = ast.parse("".join(lines))
@@ -85,11 +88,13 @@ def _commented(file: str) -> dict[str, dict[str, str]]:
 
 
 def _fields_of(node: ast.ClassDef, lines: Sequence[str]) -> typing.Iterator[tuple[str, str]]:
+    """The annotated fields of a class, each with its comment."""
     for line in node.body:
         if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
             continue
         own = [match[1] for text in lines[line.lineno - 1 : line.end_lineno] if (match := COMMENT.search(text))]
-        first, above = line.lineno - 2, []
+        first = line.lineno - 2
+        above: list[str] = []
         while not own and first >= 0 and lines[first].lstrip().startswith("# "):
             above.insert(0, lines[first].strip()[2:])
             first -= 1
@@ -97,14 +102,14 @@ def _fields_of(node: ast.ClassDef, lines: Sequence[str]) -> typing.Iterator[tupl
 
 
 def words(kind: type) -> str:
-    """A class as the name it goes by: RowCopy as row-copy, DDPG as ddpg, OpenAIES as openai-es, no part at all as none."""
+    """The name of a class as an option: RowCopy is row-copy, DDPG is ddpg, OpenAIES is openai-es, no part is none."""
     if kind is type(None):
         return "none"
     return getattr(kind, "word", None) or re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
 
 
 def choices(kind: type, field: str) -> list[type]:
-    """The parts that a field may hold, by its annotation; the type of None where it may be left empty."""
+    """The parts that a field may hold, by its annotation, and the type of None if it may be empty."""
     annotation = typing.get_type_hints(kind)[field]
     union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     options = typing.get_args(annotation) if union else (annotation,)
@@ -112,8 +117,18 @@ def choices(kind: type, field: str) -> list[type]:
 
 
 def address(kind: Any) -> str:
-    """A class or function of the user's own as module:name."""
+    """A user's own class or function as module:name."""
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def import_address(address: str) -> Any:
+    """The object at module:name; the name may have dots. None if the module has no such name."""
+    module, _, name = address.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"cannot import {module!r} of {address!r} ({error}): is it on PYTHONPATH?") from None
+    return functools.reduce(lambda holder, word: getattr(holder, word, None), name.split("."), found)
 
 
 def is_own(kind: type) -> bool:
@@ -122,7 +137,7 @@ def is_own(kind: type) -> bool:
 
 
 def described(value: Any) -> Any:
-    """A part, and the parts within it, as what JSON can hold. Classes of the user's own are named with their module."""
+    """A part with the parts within it, as JSON can hold it. A user's own classes are named with their modules."""
     if is_dataclass(value) and not isinstance(value, type):
         name = address(type(value)) if is_own(type(value)) else type(value).__name__
         return {"part": name} | {f.name: described(getattr(value, f.name)) for f in fields(value)}
@@ -132,11 +147,11 @@ def described(value: Any) -> Any:
 
 
 def rebuilt(description: dict[str, Any], kinds: Sequence[type], own: Sequence[type] = ()) -> Any:
-    """The part that was described: one of these kinds, which annotations name, or one of the user's own that are handed in."""
+    """The part of this description: one of the given kinds, or one of the user's own classes."""
     name = description.get("part")
     kind = _own_kind(name, own) if ":" in str(name) else next((k for k in kinds if k.__name__ == name), None)
     if kind is None:
-        raise UserError(f"the configuration names a part {name!r} that does not fit here: it is from another version")
+        raise UserError(f"the configuration names a part {name!r} that does not fit here: it is of another version")
     known = {f.name for f in fields(kind)}
     unknown = description.keys() - known - {"part"}
     if unknown:

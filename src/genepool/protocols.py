@@ -1,4 +1,4 @@
-"""What a part must offer. Nothing else is asked of it."""
+"""The methods and fields that each kind of part must have. Nothing else is required."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -18,23 +18,23 @@ L = TypeVar("L")
 
 @runtime_checkable
 class Evolver(Protocol[S]):
-    """Proposes individuals and learns from their fitness. Knows no learner: a critic is a function it is handed.
+    """Proposes individuals and learns from their fitness. It knows no learner: a critic is a function it is given.
 
-    A place is a number in the evolver's own sequence 0, 1, 2, ...; a generation is `population` of them. Outcomes are told
-    in any portions and in any order.
+    Its candidates have places 0, 1, 2, ... in one sequence; `population` of them are a generation. `tell` accepts
+    outcomes in any portions and in any order.
     """
 
     population: int  # candidates in a generation
     needs_critic: bool  # whether `ask` or `tell` use the critic
-    takes_lessons: bool  # whether an individual that learnt before it was tried may be told
-    has_upcoming: bool  # whether it knows who comes next, and says so by `upcoming(state, n)`
+    takes_lessons: bool  # whether it may be told of individuals that had a lesson before they were tried
+    has_upcoming: bool  # whether it has `upcoming(state, n)`, the actors of the next n individuals
 
     def init(self, key: Array, new_individual: Callable[[int], Individual]) -> S:
         """A new state. `new_individual(k)` makes the k-th new individual."""
         ...
 
     def ask(self, key: Array, state: S, places: Sequence[int], critic: Critic | None) -> tuple[list[Candidate], S]:
-        """A candidate for each of these places; for the first of them only, where the others must wait for outcomes."""
+        """A candidate for each of these places. Fewer, from the first, if the others must wait for outcomes."""
         ...
 
     def tell(self, key: Array, state: S, outcomes: Sequence[Outcome], critic: Critic | None) -> S:
@@ -42,21 +42,21 @@ class Evolver(Protocol[S]):
         ...
 
     def inject(self, state: S, newcomer: Individual) -> S:
-        """The state with a clone of the learner among those that are tried next."""
+        """The state in which this clone of the learner is tried soon."""
         ...
 
     def champion(self, state: S) -> Actor:
-        """The policy that stands for all: the fittest, or the mean of a search distribution."""
+        """The policy to report: the fittest, or the mean of a search distribution."""
         ...
 
     def report(self, state: S, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """What a record says of the evolver, of these outcomes since the last one."""
+        """What a record says of the evolver. The outcomes are those since the last record."""
         ...
 
 
 @runtime_checkable
 class Strategy(Protocol[S]):
-    """A search distribution over flat vectors. `evolution.adapter` makes an `Evolver` of it."""
+    """A search distribution over flat vectors. `evolution.distribution.adapter` makes an `Evolver` of it."""
 
     population: int
     needs_reference: bool  # whether an outcome is compared with the fitness of the mean
@@ -72,7 +72,7 @@ class Strategy(Protocol[S]):
         ...
 
     def tell(self, key: Array, state: S, results: Any) -> S:
-        """The state after some vectors, their fitness and that of the mean they are compared with."""
+        """The state after these `Results`: vectors, their fitness, and the mean's fitness if it is needed."""
         ...
 
     def mean(self, state: S) -> np.ndarray:
@@ -80,7 +80,7 @@ class Strategy(Protocol[S]):
         ...
 
     def report(self, state: S) -> dict[str, Any]:
-        """What a record says of it."""
+        """What a record says of the strategy."""
         ...
 
 
@@ -88,71 +88,71 @@ class Strategy(Protocol[S]):
 class Learner(Protocol[L]):
     """An off-policy actor-critic learner. Its state has `updates`, the gradient steps so far."""
 
-    warmup: int  # no learning until the replay holds more than this
+    warmup: int  # no learning until the replay holds more rows than this
 
     def init(self, key: Array, actor: Any) -> L:
-        """A learner that begins with this actor."""
+        """A learner that starts from this actor."""
         ...
 
     def actor(self, state: L) -> Any:
-        """The policy learnt so far, deterministic."""
+        """The current policy, deterministic."""
         ...
 
     def critic(self, state: L) -> Critic:
         """Q(s, a)."""
         ...
 
-    def explore(self, key: Array, state: L, last: Array, steps: int, seen: int) -> tuple[Any, np.ndarray]:
-        """The actor of an exploring episode and the noise on its actions, which follows the row `last`. `seen` rows are in the replay."""
+    def explore(self, key: Array, state: L, last: Array, steps: int, frames_so_far: int) -> tuple[Any, np.ndarray]:
+        """The actor of an exploring episode, and noise on its actions that continues from the row `last`."""
         ...
 
     def update(self, key: Array, state: L, replay: Buffer, steps: int) -> L:
-        """Gradient steps of critic and actor together."""
+        """The state after gradient steps of critic and actor."""
         ...
 
     def report(self, state: L) -> dict[str, Any]:
-        """Losses and gradient steps, for the record."""
+        """What a record says of the learner: losses and gradient steps."""
         ...
 
 
 @runtime_checkable
 class Teacher(Learner[L], Protocol[L]):
-    """A learner that gives lessons: others may climb its critic."""
+    """A learner that gives lessons: others take gradient steps on its critic."""
 
     def individual(self, key: Array, actor: Any) -> Any:
-        """What evolves, made of a new actor: SAC adds the spread of its distribution."""
+        """The policy that evolves, made from a new actor: SAC adds the spread of its distribution."""
         ...
 
     def teacher(self, state: L) -> Any:
-        """What `improve` needs, frozen: the critic (SAC: and its temperature)."""
+        """What `improve` needs, frozen: the critic; of SAC also its temperature."""
         ...
 
     def update_critic(self, key: Array, state: L, policy: Any, replay: Buffer, steps: int) -> L:
-        """Gradient steps of the critic alone, towards the value of the given policy."""
+        """The state after gradient steps of the critic alone, towards the value of this policy."""
         ...
 
-    def improve(self, key: Array, actor: Any, teacher: Any, states: Array, filled: Array, steps: int) -> Any:
-        """The actor after gradient steps up the frozen critic, on states drawn from the first `filled` rows."""
+    def improve(self, key: Array, actor: Any, teacher: Any, states: Array, state_count: Array, steps: int) -> Any:
+        """The actor after gradient steps up the frozen critic, on states from the first `state_count` rows."""
         ...
 
 
 @runtime_checkable
 class Algorithm(Protocol[S]):
-    """What to try (`ask`), what to make of it (`tell`), and how to learn from it (`learn`): all that a schedule and a run ask for.
+    """A coupling: what to try (`ask`), what follows from the outcomes (`tell`), and gradient steps (`learn`).
 
-    `ask` and `tell` never write `state.learner`; `learn` writes nothing else. The state given to `tell` must not be used again.
+    `ask` and `tell` never write `state.learner`; `learn` writes nothing else. Do not use a state again after `tell`.
     """
 
-    preset: str  # the name it goes by
+    preset: str  # its name
     task: Task
     schedule: str  # "synchronous" or "asynchronous"
-    generation: int  # candidates in a generation, or between two records
-    budget: float  # frames that it is trained for where nothing is said
+    generation_size: int  # candidates in a generation, or between two records
+    budget: float  # frames to train for by default
     test_episodes: int
     test_every: int  # generations
 
     def settings(self) -> dict[str, Any]:
-        """The settings that its paper gives per task, for the reader."""
+        """The settings that its paper gives per task, to be shown."""
         ...
 
     def init(self, key: Array) -> S:
@@ -160,7 +160,7 @@ class Algorithm(Protocol[S]):
         ...
 
     def ask(self, key: Array, state: S, n: int) -> tuple[list[Candidate], S]:
-        """The next n to try; fewer where outcomes or gradient steps must come first."""
+        """The next n to try; fewer if outcomes or gradient steps must come first."""
         ...
 
     def tell(self, key: Array, state: S, outcomes: Sequence[Outcome]) -> S:
@@ -180,79 +180,91 @@ class Algorithm(Protocol[S]):
         ...
 
     def still_to_ask(self, state: S) -> int:
-        """How many more candidates belong to this generation, now that its others were told and learnt from."""
+        """How many more candidates this generation has, after `tell` and `learn`; usually 0."""
         ...
 
     def forget_workers(self, state: S) -> S:
-        """The state with all candidates that are out to be issued again: after a checkpoint was read, none is at work."""
+        """The state in which all candidates that are out are issued again: after a resume no worker has them."""
         ...
 
     def champion(self, state: S) -> Any:
-        """The policy to take home."""
+        """The policy that training returns."""
         ...
 
     def policies(self, state: S) -> dict[str, Any]:
-        """The policies worth testing, by name; the champion or, where it is alone, the learner."""
+        """The policies to test, by name. The champion or the learner is one of them."""
         ...
 
     def report(self, state: S, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """What a record of the generation says besides its outcomes."""
+        """What a generation's record says besides its outcomes."""
         ...
 
 
 class Workers(Protocol):
-    """Where candidates are tried, and where learning goes on meanwhile.
+    """Where candidates are tried, and where learning runs in the background.
 
-    Candidates that are submitted, and the learning, come back by `next` in the order in which they are done.
+    `next` returns submitted candidates' outcomes and the learning's result, each as soon as it is done.
     """
 
     name: str
-    idle: int  # how many more candidates could be at work
-    busy: int  # how many are
-    learning: bool  # whether learning is under way, or done and not handed out yet
+
+    @property
+    def idle(self) -> int:
+        """How many more candidates it can take now."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """How many candidates are at work."""
+        ...
+
+    @property
+    def learning(self) -> bool:
+        """Whether learning is at work, or done and not returned yet."""
+        ...
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Try them all; their outcomes, in the same order."""
+        """Try all candidates. Their outcomes, in the same order."""
         ...
 
     def submit(self, candidate: Candidate) -> None:
-        """Have it tried."""
+        """Start to try the candidate."""
         ...
 
     def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
-        """Have `learn(key, state)` done, which takes `steps` gradient steps."""
+        """Start `learn(key, state)`, which takes `steps` gradient steps."""
         ...
 
     def next(self, wait: bool) -> Outcome | LearningResult | None:
-        """What is done and was not handed out yet; if there is nothing, wait for it or return None.
+        """The next result that is done. If none is, wait for one or return None.
 
-        With no candidate at work and no learning under way, None at once.
+        None at once if neither a candidate nor learning is at work.
         """
         ...
 
     def close(self) -> None:
-        """Free what they hold."""
+        """Free all resources."""
         ...
 
 
 class Engine(Protocol):
-    """Plays episodes side by side. What an episode brings depends on its seed and its actions alone."""
+    """Plays a batch of episodes at once. An episode depends on its seed and its actions alone."""
 
     def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
-        """Start one episode per seed, on at most so many threads of its own; the first observations."""
+        """Start one episode per seed, with at most so many threads. The first observations."""
         ...
 
     def restart(self, which: np.ndarray) -> np.ndarray:
-        """Start the next episode of these, given by index, whose random numbers go on where they were; the first observations."""
+        """Start the next episodes of these indices, whose random numbers continue. The first observations."""
         ...
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated of each.
+        """Step the episodes of the indices `live` and no others: observations, rewards, terminated, truncated.
 
-        A time limit that the task's spaces name is the caller's to watch; an engine need not call it truncated.
+        The caller watches the time limit of the task's spaces; an engine need not report it as truncated.
         """
         ...
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free all resources."""
         ...

@@ -1,4 +1,4 @@
-"""Schedules: when to ask, tell and learn. They know no algorithm by name."""
+"""Schedules: when to ask, tell and learn, for any algorithm."""
 
 import math
 import time
@@ -17,31 +17,34 @@ NOTHING_TO_DO = "the algorithm asks for no candidate, although none is at work a
 
 
 class Clock:
-    """Seconds spent in each phase, the phase that is on now, and in asynchronous runs what happened in which order and when."""
+    """Seconds spent in each phase, and the current phase. In asynchronous runs also events in order, and when."""
 
     def __init__(self):
         self.seconds: dict[str, float] = {}
         self.events: list[str] = []
-        self.moments: list[float] = []  # of the events, as `time.perf_counter` has it
+        self.moments: list[float] = []  # of the events, by `time.perf_counter`
         self.phase = ""
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the seconds spent within towards this phase."""
-        self.phase, begun = phase, time.perf_counter()
+        """Add the seconds spent within to this phase."""
+        self.phase = phase
+        begun = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - begun
 
     def note(self, event: str) -> None:
-        """Take note that something happened now."""
+        """Note that this event happened now."""
         self.events.append(event)
         self.moments.append(time.perf_counter())
 
     def clear(self) -> None:
-        """Begin a new count."""
-        self.seconds, self.events, self.moments = {}, [], []
+        """Forget all seconds and events."""
+        self.seconds = {}
+        self.events = []
+        self.moments = []
 
 
 def generation(
@@ -52,7 +55,7 @@ def generation(
     clock: Clock | None = None,
     frames: float = math.inf,
 ) -> tuple[Any, list[Outcome]]:
-    """One generation on the algorithm's own schedule: the new state, and the outcomes in the order in which they were told.
+    """One generation on the algorithm's own schedule: the new state, and the outcomes in the order of telling.
 
     For a training loop of your own:
 
@@ -62,8 +65,8 @@ def generation(
         for g in range(100):
             state, outcomes = genepool.generation(algorithm, workers, jax.random.fold_in(key, g), state)
 
-    Give a new key each time. The state that was given must not be used again. A clock counts the seconds of each phase.
-    An asynchronous algorithm stops asking once `frames` more have been played.
+    Give a new key each time. Do not use the old state again. A clock counts the seconds of each phase.
+    An asynchronous algorithm stops asking once `frames` more frames have been played.
     """
     return SCHEDULES[algorithm.schedule](algorithm, workers, key, state, clock or Clock(), frames)
 
@@ -71,65 +74,64 @@ def generation(
 def synchronous(
     algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock, frames: float = math.inf
 ) -> tuple[Any, list[Outcome]]:
-    """One generation: ask for all of it, try it, tell all of it, learn. Repeat while the algorithm has still to ask."""
+    """One generation: ask for all candidates, try them, tell all outcomes, learn. Repeat while more are to ask."""
     outcomes: list[Outcome] = []
-    wanted = algorithm.generation
-    learn_count = 0  # since the last tell
+    wanted = algorithm.generation_size
+    learn_calls = 0  # since the last outcomes were told
     while wanted:
         first = not outcomes
+        phase = "acting" if first else "exploring"  # until an outcome is told, a stopped run can save its state
         k_ask, k_tell, k_learn = jax.random.split(key if first else jax.random.fold_in(key, len(outcomes)), 3)
         with clock("breeding"):
             candidates, state = algorithm.ask(k_ask, state, wanted)
         if candidates:
-            with clock("acting" if first else "exploring"):  # once anything was told, the state before it is gone
-                played = workers.map(candidates)
+            with clock(phase):
+                new = workers.map(candidates)
             with clock("breeding"):
-                state = jax.block_until_ready(algorithm.tell(k_tell, state, played))
-            outcomes += played
+                state = jax.block_until_ready(algorithm.tell(k_tell, state, new))
+            outcomes += new
         elif not algorithm.steps_owed(state):
             raise RuntimeError(NOTHING_TO_DO)
-        clock.seconds.setdefault("learning", 0.0)  # also where there is nothing to learn yet
+        clock.seconds.setdefault("learning", 0.0)  # every record has it, even if nothing was learnt
         while steps := algorithm.steps_owed(state):
             with clock(algorithm.learning_phase(state)):
-                workers.learn_in_background(algorithm.learn, jax.random.fold_in(k_learn, learn_count), state, steps)
+                workers.learn_in_background(algorithm.learn, jax.random.fold_in(k_learn, learn_calls), state, steps)
                 state = replace(state, learner=workers.next(wait=True).learner)
-                learn_count += 1
-        if candidates:  # else ask again, now that the learner has caught up
+                learn_calls += 1
+        if candidates:  # else ask again: now the learner has taken the steps owed
             wanted = algorithm.still_to_ask(state)
-            learn_count = 0
+            learn_calls = 0
     return state, outcomes
 
 
 def asynchronous(
     algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock, frames: float = math.inf
 ) -> tuple[Any, list[Outcome]]:
-    """As many tells as a generation has candidates, or all that are out once `frames` more have been played.
+    """As many tells as a generation has candidates. Once `frames` more frames are played, tell all that is out instead.
 
-    Results are told in the order in which they are done. An idle worker gets a candidate at once; where the algorithm has
-    none, it is asked again after the next result. With one worker in this process it is the serial loop: ask, try, tell, learn.
+    Outcomes are told in the order in which they are done. An idle worker gets a candidate at once. Where the algorithm
+    has none, it is asked again after the next outcome. With one worker in this process this is the serial loop: ask,
+    try, tell, learn.
     """
     k_ask, k_tell, k_learn = jax.random.split(key, 3)
     outcomes: list[Outcome] = []
-    asked = learn_count = 0
+    asked = 0
+    learn_calls = 0
     while True:
         if not workers.learning and (steps := algorithm.steps_owed(state)):
             with clock(algorithm.learning_phase(state)):
-                workers.learn_in_background(algorithm.learn, jax.random.fold_in(k_learn, learn_count), state, steps)
-                learn_count += 1
+                workers.learn_in_background(algorithm.learn, jax.random.fold_in(k_learn, learn_calls), state, steps)
+                learn_calls += 1
         spent = sum(outcome.frames for outcome in outcomes) >= frames
-        over = spent or len(outcomes) >= algorithm.generation
+        complete = spent or len(outcomes) >= algorithm.generation_size
         with clock("acting"):
-            done = workers.next(wait=workers.busy > 0 if spent else not over and not workers.idle)
-        if done is None and over:
+            done = workers.next(wait=workers.busy > 0 if spent else not complete and not workers.idle)
+        if done is None and complete:
             return state, outcomes
         if done is None:
-            with clock("breeding"):
-                candidates, state = algorithm.ask(jax.random.fold_in(k_ask, asked), state, 1)
-                for candidate in candidates:
-                    asked += 1
-                    clock.note(f"ask {candidate.number}")
-                    workers.submit(candidate)
-            if candidates:
+            submitted, state = _submit_next(algorithm, workers, jax.random.fold_in(k_ask, asked), state, clock)
+            asked += submitted
+            if submitted:
                 continue
             with clock("acting"):
                 done = workers.next(wait=True)
@@ -145,6 +147,16 @@ def asynchronous(
                 state = jax.block_until_ready(algorithm.tell(jax.random.fold_in(k_tell, len(outcomes)), state, [done]))
                 outcomes.append(done)
                 clock.note(f"tell {done.candidate.number}")
+
+
+def _submit_next(algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock) -> tuple[int, Any]:
+    """Ask for one candidate and submit it. How many were submitted (0 if the algorithm has none), and the state."""
+    with clock("breeding"):
+        candidates, state = algorithm.ask(key, state, 1)
+        for candidate in candidates:
+            clock.note(f"ask {candidate.number}")
+            workers.submit(candidate)
+    return len(candidates), state
 
 
 SCHEDULES = {"synchronous": synchronous, "asynchronous": asynchronous}

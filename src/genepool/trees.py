@@ -1,4 +1,4 @@
-"""Pytrees with a leading axis: stack, take, where. The little that JAX leaves out."""
+"""Small functions on pytrees that JAX leaves out: stack, take, where, flat vectors, and random numbers on the host."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from jax import Array
 
 
 def stack(trees: Sequence[Any]) -> Any:
-    """Many trees as one with a leading axis. Done on the host: nothing is compiled for each number of trees."""
+    """Many trees as one with a leading axis. Done on the host, so that no new number of trees is compiled for."""
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
 
 
@@ -20,8 +20,11 @@ def take(tree: Any, index: int) -> Any:
 
 
 def where(mask: Array, chosen: Any, other: Any) -> Any:
-    """Row by row, `chosen` where the mask holds, else `other`."""
-    pick = lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
+    """Row by row, `chosen` if the mask is true there, else `other`."""
+
+    def pick(a: Array, b: Array) -> Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
+
     return jax.tree.map(pick, chosen, other)
 
 
@@ -31,7 +34,7 @@ def flat(tree: Any) -> np.ndarray:
 
 
 def unflat(vector: np.ndarray, like: Any) -> Any:
-    """The vector as a tree of the same structure and shapes as `like`, of views on the host."""
+    """The vector as a tree with the structure and shapes of `like`. Its leaves are views on the host."""
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
     parts = zip(np.split(vector, ends), leaves, strict=True)
@@ -39,5 +42,5 @@ def unflat(vector: np.ndarray, like: Any) -> Any:
 
 
 def host_random(key: Array) -> np.random.Generator:
-    """A NumPy generator that a JAX key determines, for the index logic that runs on the host."""
+    """A NumPy generator that is seeded by a JAX key, for random numbers that are drawn on the host."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())

@@ -1,16 +1,16 @@
-"""The evolvers and learners that couplings choose from. One of the user's own may stand in any of these places."""
+"""The evolvers and learners that a coupling may hold, and the checks that couplings share."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from jax import Array
 
 from genepool.environments.task import Task
 from genepool.errors import UserError
-from genepool.evolution.distribution.asynchronous import AsynchronousES, RankES
+from genepool.evolution.distribution.asynchronous import AsynchronousES
 from genepool.evolution.distribution.cem import CEM
 from genepool.evolution.distribution.evosax import Evosax
 from genepool.evolution.distribution.openai_es import OpenAIES
+from genepool.evolution.distribution.rank import RankES
 from genepool.evolution.genetic.generational import GenerationalGA
 from genepool.evolution.genetic.steady_state import SteadyStateGA
 from genepool.learning.ddpg import DDPG
@@ -23,20 +23,6 @@ AnyEvolver = GenerationalGA | SteadyStateGA | CEM | AsynchronousES | RankES | Op
 AnyLearner = DDPG | TD3 | SAC
 
 
-def check_counts(holder: Any, *names: str) -> None:
-    """Refuse a number below 1 in one of these fields."""
-    for name in names:
-        if getattr(holder, name) < 1:
-            raise UserError(f"{name.replace('_', ' ')} is {getattr(holder, name)}: it must be 1 or more")
-
-
-def check_not_negative(holder: Any, *names: str) -> None:
-    """Refuse a number below 0 in one of these fields."""
-    for name in names:
-        if getattr(holder, name) < 0:
-            raise UserError(f"{name.replace('_', ' ')} is {getattr(holder, name)}: it must be 0 or more")
-
-
 def check_network(holder: Any) -> None:
     """Refuse an actor without hidden units."""
     if not holder.hidden or min(holder.hidden) < 1:
@@ -44,7 +30,7 @@ def check_network(holder: Any) -> None:
 
 
 def check_learner(coupling: str, learner: Any, protocol: type = Learner) -> None:
-    """Refuse what is no learner, or no teacher where one is wanted, and say what it lacks."""
+    """Refuse an object without the methods of a learner, or of a teacher if the protocol is `Teacher`."""
     if learner is None:
         raise UserError(f"{coupling} needs a learner: for an evolver alone take the preset cem or es with --evolver")
     if missing := missing_methods(learner, protocol):
@@ -59,11 +45,11 @@ def check_evolver(coupling: str, evolver: Any) -> None:
 
 
 def check_takes_lessons(evolver: Evolver[Any]) -> None:
-    """Refuse an evolver whose members must be tried as they are."""
+    """Refuse an evolver whose members must be tried unchanged."""
     if not evolver.takes_lessons:
         raise UserError(
             "this evolver estimates a gradient from the members as it made them, and a lesson would move them: "
-            "take --evolver cem here, or a preset without lessons, such as esac or erl, for this evolver"
+            "use --evolver cem, or a preset without lessons, such as esac or erl"
         )
 
 
@@ -75,15 +61,22 @@ def missing_methods(part: Any, protocol: type) -> list[str]:
 
 
 def known(settings: dict[str, Any]) -> dict[str, Any]:
-    """Those of the settings that the parts have."""
+    """The settings without those that are None: the parts have no such field."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
 def sizes_of(task: Task) -> tuple[int, int]:
-    """Of observations and actions."""
+    """The sizes of an observation and of an action."""
     return task.observation_size, task.action_size
 
 
-def new_actor(key: Array, task: Task, shape: Sequence[Any]) -> Actor:
-    """A new actor for the task; its shape is hidden units, layer norm, activation and, if given, initial weights."""
-    return Actor(key, *sizes_of(task), *shape)
+def new_actor(key: Array, task: Task, holder: Any) -> Actor:
+    """A new actor for the task, of the shape that the coupling's fields give."""
+    initial = getattr(holder, "initial", "fan_in")
+    return Actor(key, *sizes_of(task), holder.hidden, holder.layer_norm, holder.activation, initial)
+
+
+def tune_if_due(part: Any, evolver: Any, phase: bool, nominal: int, horizon: int) -> Any:
+    """The evolver's state. OpenAI-ES tunes its sigma with every `phase` of the learner, or at nominal intervals."""
+    due = isinstance(part, OpenAIES) and part.tunes_now(phase, nominal, horizon)
+    return part.tune(evolver) if due else evolver

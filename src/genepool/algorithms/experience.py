@@ -1,4 +1,4 @@
-"""Replay, gradient steps owed, the exploration noise that goes on, the learner's own memory: what couplings share."""
+"""What couplings with a learner share: the replay, the gradient steps owed, exploration noise, the learner's memory."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,21 +15,23 @@ from genepool.types import Candidate, Individual, Outcome
 
 
 class Experience(eqx.Module):
-    """What a learner learns from, and how much of it is still to be learnt."""
+    """What a learner learns from, and how many gradient steps it should have taken."""
 
     replay: buffer.Buffer
-    memory: buffer.Buffer  # the learner's own genetic memory: its exploring episodes, which its clones take along
-    noise: np.ndarray  # the last row of exploration noise, from which the next episode's goes on
-    owed: np.ndarray  # gradient steps that ought to have been taken by now
+    memory: buffer.Buffer  # the learner's own genetic memory: its exploring episodes. Its clones inherit it
+    noise: np.ndarray  # the last row of exploration noise; the noise of the next episode continues from it
+    owed: np.ndarray  # gradient steps that should have been taken by now
 
     def collected(
         self, recorded: Sequence[Outcome], counted: Sequence[Outcome], warmup: int, rate: float
     ) -> "Experience":
-        """With the `recorded` outcomes in the replay, and `rate` steps more owed for every frame of those `counted`.
+        """`recorded` outcomes go to the replay. `rate` gradient steps are owed for every frame of the `counted` ones.
 
-        The rings are written in place: the experience that was given must not be used again.
+        The rings are written in place: do not use the old experience again.
         """
-        replay, memory, noise = self.replay, self.memory, self.noise
+        replay = self.replay
+        memory = self.memory
+        noise = self.noise
         for outcome in recorded:
             replay = buffer.record(replay, outcome.transitions)
         for outcome in counted:
@@ -41,47 +43,57 @@ class Experience(eqx.Module):
         return replace(self, replay=replay, memory=memory, noise=noise, owed=self.owed + steps)
 
     def exploration(
-        self, key: Array, learner: Any, state: Any, horizon: int, rng: np.random.Generator, seen: int | None = None
+        self,
+        key: Array,
+        learner: Any,
+        state: Any,
+        horizon: int,
+        rng: np.random.Generator,
+        frames_so_far: int | None = None,
     ) -> Candidate:
-        """An episode of the learner with noise. It acts at random while `seen` frames are few; none: those in the replay."""
-        seen = int(self.replay.size) if seen is None else seen
-        actor, noise = learner.explore(key, state, self.noise, horizon, seen)
+        """An episode of the learner with noise. After few frames (None: the replay's) its actions are random."""
+        frames_so_far = int(self.replay.size) if frames_so_far is None else frames_so_far
+        actor, noise = learner.explore(key, state, self.noise, horizon, frames_so_far)
         return Candidate(Individual(actor, None), draw_seeds(rng, 1), noise, purpose="exploration", origin="learning")
 
     def clone(self, actor: Any) -> Individual:
-        """The learner's actor with the learner's memory, as a newcomer to a population."""
+        """The learner's actor and memory, to join a population."""
         return Individual(actor, self.memory)
 
 
 def new_experience(task: Task, replay: int, memory: int) -> Experience:
-    """Nothing was played yet."""
-    sizes = task.observation_size, task.action_size
-    rings = buffer.empty(replay, *sizes), buffer.empty(memory, *sizes)
-    return Experience(*rings, np.zeros(sizes[1], np.float32), np.zeros((), np.int64))
+    """An empty experience, with rings of these capacities."""
+    sizes = (task.observation_size, task.action_size)
+    return Experience(
+        replay=buffer.empty(replay, *sizes),
+        memory=buffer.empty(memory, *sizes),
+        noise=np.zeros(task.action_size, np.float32),
+        owed=np.zeros((), np.int64),
+    )
 
 
 def with_seeds(candidate: Candidate, rng: np.random.Generator, trials: int) -> Candidate:
-    """The candidate with a seed for each of its episodes, then for each of its reference's."""
+    """The candidate with a seed for each of its episodes and for each of its reference's."""
     own = draw_seeds(rng, trials)
     return replace(candidate, seeds=own, reference_seeds=draw_seeds(rng, candidate.reference_episodes))
 
 
-def served(asked: Sequence[Asked], members: Sequence[Candidate]) -> list[Asked]:
-    """The candidates up to the first member that the evolver does not give yet."""
+def available(asked: Sequence[Asked], members: Sequence[Candidate]) -> list[Asked]:
+    """Those asked for, up to the first member that the evolver cannot give yet."""
     places = [k for k, one in enumerate(asked) if one.place >= 0]
     return list(asked[: places[len(members)]] if len(members) < len(places) else asked)
 
 
 def of_purpose(outcomes: Sequence[Outcome], purpose: str) -> list[Outcome]:
-    """Those that were played for this purpose."""
+    """The outcomes that were played for this purpose."""
     return [outcome for outcome in outcomes if outcome.candidate.purpose == purpose]
 
 
-# The methods that couplings with one learner and one replay have in common; each takes the coupling as `self`.
+# Methods that several couplings have. Each takes the coupling as `self`.
 
 
 def steps_owed(self: Any, state: Any) -> int:
-    """The gradient steps that ought to have been taken by now and were not."""
+    """The gradient steps that should have been taken by now and were not."""
     return int(state.experience.owed) - int(state.learner.updates)
 
 
@@ -94,10 +106,10 @@ def learn(self: Any, key: Array, state: Any) -> Any:
 
 
 def learning_phase(self: Any, state: Any) -> str:
-    """There is one: learning."""
+    """The only one: learning."""
     return "learning"
 
 
 def nothing_more(self: Any, state: Any) -> int:
-    """None: a generation is asked for at once."""
+    """None: a generation is asked for in one go."""
     return 0

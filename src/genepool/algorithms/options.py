@@ -1,25 +1,22 @@
-"""The options of a system: which parts were chosen, where they stand, and what each field's path and value is.
+"""The options of an algorithm: which parts were chosen, where they stand, and the path and value of each field.
 
-Parts are chosen first, from the coupling down. Then every field of every part takes its value: what the user gave; what the
-user's own part was given; the preset's and its paper's setting for the task; the default. An option is a dotted path, such
-as `evolver.mutation.sigma`, or its end, such as `mutation.sigma`, where only one path ends so.
+Parts are chosen first, from the coupling down. Then every field of every part takes its value from the first of these:
+the user's option; the user's own part; the preset's setting or its paper's for the task; the default. An option is a
+dotted path, such as `evolver.mutation.sigma`, or an end that no other path has, such as `mutation.sigma`.
 """
 
-import functools
-import importlib
 import inspect
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from genepool.algorithms.settings import Settings
 from genepool.environments.task import Task
-from genepool.errors import UserError
-from genepool.parts import choices, default_of, field_comments, given, words
+from genepool.errors import UserError, did_you_mean
+from genepool.parts import choices, default_of, field_comments, given, import_address, words
 
-HIDDEN = ("preset", "task.id", "task.engine", "task.make")  # fields that are no options
+HIDDEN = ("preset", "task.id", "task.engine", "task.make")  # fields that are not options
 COUPLED = ("evolver", "learner")  # parts whose methods the coupling checks
 
 
@@ -29,40 +26,40 @@ class Node:
 
     path: str  # "" for the coupling itself
     kind: type
-    own: Any = None  # an instance of it, whose values are taken where nothing else is said
-    mine: bool = False  # whether that is the user's, so that what it was given wins over the preset
+    instance: Any = None  # a part of this kind, whose values are the defaults here
+    is_users: bool = False  # whether the instance is the user's: the values it was given win over the preset
     parts: dict[str, "Node | None"] = field(default_factory=dict)  # by field
-    values: Settings = field(default_factory=dict)  # of its other fields, where they are not the defaults
+    values: Settings = field(default_factory=dict)  # of its other fields, if they are not the defaults
 
     def at(self, name: str) -> str:
         """The path of one of its fields."""
         return f"{self.path}.{name}" if self.path else name
 
     def walk(self) -> Iterator["Node"]:
-        """It, and the parts within it."""
+        """This node, and all nodes below it."""
         yield self
         for inner in self.parts.values():
             if inner is not None:
                 yield from inner.walk()
 
     def leaves(self) -> Iterator[str]:
-        """The paths of its own options."""
+        """The paths of this part's own options."""
         found = (self.at(f.name) for f in fields(self.kind) if f.name not in self.parts)
         return (path for path in found if path not in HIDDEN)
 
     def built(self) -> Any:
-        """The part."""
+        """The part itself."""
         inner = {name: node and node.built() for name, node in self.parts.items()}
         return self.kind(**self.values, **inner)
 
 
-def tree(kind: type, own: Any, task: Task | None, settings: Settings, options: Mapping[str, Any]) -> Node:
+def tree(kind: type, instance: Any, task: Task | None, settings: Settings, options: Mapping[str, Any]) -> Node:
     """The parts that preset and options choose, with the preset's settings in their fields."""
-    root = Node("", kind, own, mine=own is not None)
-    _grow(root, settings, options)
+    root = Node("", kind, instance, is_users=instance is not None)
+    _choose_parts(root, settings, options)
     if task is not None:
-        root.parts["task"] = Node("task", Task, task, mine=True)
-        _settle(root.parts["task"], settings)
+        root.parts["task"] = Node("task", Task, task, is_users=True)
+        _set_values(root.parts["task"], settings)
     for key in options:
         paths = [path for path in part_paths(root) if path == key or path.endswith(f".{key}")]
         if len(paths) > 1 and key not in paths:
@@ -70,52 +67,53 @@ def tree(kind: type, own: Any, task: Task | None, settings: Settings, options: M
     return root
 
 
-def _grow(node: Node, settings: Settings, options: Mapping[str, Any]) -> None:
+def _choose_parts(node: Node, settings: Settings, options: Mapping[str, Any]) -> None:
     for f in fields(node.kind):
         kinds = part_choices(node.kind, f.name)
         if f.name == "task" and not node.path:
             node.parts["task"] = None
         elif kinds:
-            node.parts[f.name] = _chosen(node, f, kinds, settings, options)
-    _settle(node, settings)
+            node.parts[f.name] = _chosen_part(node, f, kinds, settings, options)
+    _set_values(node, settings)
 
 
 def part_choices(kind: type, name: str) -> list[type]:
-    """The parts that may stand in a field; none where it holds a plain value."""
+    """The parts that a field may hold; empty for a field that holds a plain value."""
     kinds = choices(kind, name)
     return kinds if any(kind is not type(None) for kind in kinds) else []
 
 
-def _chosen(node: Node, f: Any, kinds: list[type], settings: Settings, options: Mapping[str, Any]) -> Node | None:
-    """The part that stands in a field, grown."""
+def _chosen_part(node: Node, f: Any, kinds: list[type], settings: Settings, options: Mapping[str, Any]) -> Node | None:
+    """The part in this field, with its own parts; None if it is left out."""
     path = node.at(f.name)
-    present = default_of(f) if node.own is None else getattr(node.own, f.name)
-    mine = node.mine and f.name in given(node.own)
-    value = settings[path] if _may_stand(settings.get(path, MISSING), kinds) and not mine else present
+    present = default_of(f) if node.instance is None else getattr(node.instance, f.name)
+    is_users = node.is_users and f.name in given(node.instance)
+    value = settings[path] if _may_stand(settings.get(path, MISSING), kinds) and not is_users else present
     for key in options:
         if path == key or path.endswith(f".{key}"):
-            value, mine = options[key], True
+            value = options[key]
+            is_users = True
     if value is MISSING:
         raise UserError(f"{node.kind.__name__} needs a {f.name}: choose {' or '.join(map(words, kinds))}")
     value = _part(f.name, kinds, value)
     if value is None:
         return None
-    if inspect.isclass(value):  # without fields of its own: those of the part that stands there, if it is such a one
+    if inspect.isclass(value):  # a class has no values: those of the present part are kept if it is of this class
         inner = Node(path, value, present if type(present) is value else None)
     else:
-        inner = Node(path, type(value), value, mine)
+        inner = Node(path, type(value), value, is_users)
     _check_fits(f.name, inner.kind, kinds)
-    _grow(inner, settings, options)
+    _choose_parts(inner, settings, options)
     return inner
 
 
 def _may_stand(setting: Any, kinds: list[type]) -> bool:
-    """Whether a preset's setting fits here: its crossover need not be one of another evolver's."""
+    """Whether a preset's setting fits this field. The user may have chosen an evolver with other crossovers."""
     return setting is None or any(setting == words(kind) for kind in kinds)
 
 
 def _part(field_name: str, kinds: list[type], value: Any) -> Any:
-    """A part or its class, of its name, of module:Class, or as it is."""
+    """The part or class that the user's value means: a name, module:Class, or the value itself."""
     if not isinstance(value, str):
         if value is None and type(None) not in kinds and field_name not in COUPLED:
             raise UserError(f"{field_name} cannot be left out: choose {' or '.join(map(words, kinds))}")
@@ -131,54 +129,54 @@ def _part(field_name: str, kinds: list[type], value: Any) -> Any:
         if hasattr(kind, "named") and (found := kind.named(value)):
             return found
     shown = [word for word in named if not hasattr(named[word], "named")]
-    near = get_close_matches(value, shown, n=2, cutoff=0.5)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    raise UserError(f"there is no {field_name} {value!r}{hint}: choose {', '.join(shown)} or module:Class of your own")
+    raise UserError(
+        f"there is no {field_name} {value!r}{did_you_mean(value, shown)}: "
+        f"choose {', '.join(shown)} or module:Class of your own"
+    )
 
 
 def _check_fits(field_name: str, kind: type, kinds: list[type]) -> None:
-    """Refuse a part of the user's own that lacks a method which all of genepool's have that may stand there."""
-    house = [other for other in kinds if other is not type(None)]
-    if kind in house:
+    """Refuse a user's own part that lacks a method which all of genepool's parts for this field have."""
+    ours = [other for other in kinds if other is not type(None)]
+    if kind in ours:
         return
     if not is_dataclass(kind):
         raise UserError(f"{kind.__name__} is no {field_name}: a part is a frozen dataclass, see genepool.part")
     if field_name in COUPLED:
         return
-    wanted = set.intersection(*({name for name, value in vars(other).items() if callable(value)} for other in house))
+    wanted = set.intersection(*({name for name, value in vars(other).items() if callable(value)} for other in ours))
     wanted = {name for name in wanted if name == "__call__" or not name.startswith("_")}
-    own = {
-        name for base in kind.__mro__ for name in vars(base)
-    }  # a class itself may be called: __call__ is not its own
-    if missing := sorted(wanted - own):
+    # not by hasattr: every class has __call__, which makes its instances
+    present = {name for base in kind.__mro__ for name in vars(base)}
+    if missing := sorted(wanted - present):
         raise UserError(f"{kind.__name__} is no {field_name}: it has no method {missing[0]!r}")
 
 
-def _settle(node: Node, settings: Settings) -> None:
-    """Its fields that are no parts: what the user's own was given, the preset's setting, what stands there."""
+def _set_values(node: Node, settings: Settings) -> None:
+    """Set the fields that hold no parts: from the user's instance, the preset's settings, or the present instance."""
     for f in fields(node.kind):
         if f.name in node.parts:
             continue
         path = node.at(f.name)
-        if path in settings and not (node.mine and f.name in given(node.own)):
+        if path in settings and not (node.is_users and f.name in given(node.instance)):
             node.values[f.name] = settings[path]
-        elif node.own is not None:
-            node.values[f.name] = getattr(node.own, f.name)
+        elif node.instance is not None:
+            node.values[f.name] = getattr(node.instance, f.name)
 
 
 def part_paths(root: Node) -> list[str]:
-    """The paths where parts stand or were left out."""
+    """The paths of all fields for parts, also of those left out."""
     return [node.at(name) for node in root.walk() for name in node.parts if node.at(name) != "task"]
 
 
 def ends(path: str) -> Iterator[str]:
-    """The path and all its ends: a.b.c, b.c, c."""
+    """All ends of a path: a.b.c, b.c, c."""
     names = path.split(".")
     return (".".join(names[k:]) for k in range(len(names)))
 
 
 def full_path(root: Node, key: str, name: str, spelt: str = "") -> str:
-    """The path that an option means; refused where there is none or more than one. `spelt`: how the user wrote it."""
+    """The path that an option means. Refused if there is none or several. `spelt` is how the user wrote it."""
     paths = [path for node in root.walk() for path in node.leaves()]
     if key in paths:
         return key
@@ -187,34 +185,29 @@ def full_path(root: Node, key: str, name: str, spelt: str = "") -> str:
         raise UserError(f"{spelt or repr(key)} may be {' or '.join(sorted(found))}: say which")
     if not found:
         known = {end for path in (*paths, *part_paths(root)) for end in ends(path)}
-        near = get_close_matches(key, known, n=2, cutoff=0.6)
-        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        hint = did_you_mean(key, known)
         raise UserError(f"{name} has no option {spelt or repr(key)}{hint}: `genepool train {name} --help` lists them")
     return found[0]
 
 
-def place(root: Node, path: str, value: Any) -> None:
-    """Put a value into the field of this path."""
+def set_value(root: Node, path: str, value: Any) -> None:
+    """Set the field at this path."""
     holder, _, last = path.rpartition(".")
     node = next(node for node in root.walk() if node.path == holder)
     node.values[last] = value
 
 
 def imported(address: str) -> Any:
-    """What stands at module:name, of genepool's or of the user's own."""
-    module, _, name = address.partition(":")
-    try:
-        found = importlib.import_module(module)
-    except ImportError as error:
-        raise UserError(f"cannot import {module!r} of {address!r} ({error}): is it on PYTHONPATH?") from None
-    found = functools.reduce(lambda inner, word: getattr(inner, word, None), name.split("."), found)
+    """The object at module:name, genepool's or the user's own."""
+    found = import_address(address)
     if found is None:
-        raise UserError(f"the module {module!r} has no {name!r}: see how it is spelt there")
+        module, _, name = address.partition(":")
+        raise UserError(f"the module {module!r} has no {name!r}: check its spelling")
     return found
 
 
 def imported_part(address: str) -> type:
-    """The part of the user's own at module:Class."""
+    """The user's own part at module:Class."""
     found = imported(address)
     if not (inspect.isclass(found) and is_dataclass(found)):
         raise UserError(f"{address!r} is no part: a part is a frozen dataclass of hyper-parameters, see genepool.part")
@@ -225,7 +218,8 @@ def described_options(root: Node) -> dict[str, tuple[Any, Any, str]]:
     """Every option by its path: its type, its value and its meaning."""
     found = {}
     for node in root.walk():
-        hints, comments = typing.get_type_hints(node.kind), field_comments(node.kind)
+        hints = typing.get_type_hints(node.kind)
+        comments = field_comments(node.kind)
         by_path = {node.at(f.name): f for f in fields(node.kind)}
         for path in node.leaves():
             f = by_path[path]
@@ -234,7 +228,7 @@ def described_options(root: Node) -> dict[str, tuple[Any, Any, str]]:
 
 
 def described_parts(root: Node) -> dict[str, tuple[str, str]]:
-    """Every part by its path: its name, none where it is left out, and its meaning."""
+    """Every part by its path: its name, or none if it is left out, and its meaning."""
     found = {}
     for node in root.walk():
         comments = field_comments(node.kind)

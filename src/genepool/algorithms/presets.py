@@ -1,6 +1,6 @@
-"""The named systems, in one table: the coupling of each, its parts by name, its settings. Reading it imports no JAX.
+"""The named systems in one table: the coupling of each, its parts by name, its settings. This module imports no JAX.
 
-A setting is a dotted path. It holds wherever the parts that are chosen have such a field.
+The key of a setting is a dotted path. It applies if the chosen parts have such a field.
 """
 
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ class Preset(NamedTuple):
     doc: str  # what it is and whose
     short: str  # the same for a list
     settings: Settings
-    tasks: dict[str, Settings] = {}  # noqa: RUF012, it is never written
-    short_names: dict[str, str] = {}  # noqa: RUF012, options that the paper's own tables name, and where they are
+    tasks: dict[str, Settings] = {}  # noqa: RUF012, never written
+    short_names: dict[str, str] = {}  # noqa: RUF012, the paper's names of options, and their paths
 
 
 INJECTION = "genepool.algorithms.injection:Injection"
@@ -45,7 +45,7 @@ _ASYNCHRONOUS = {
     "replay": 200_000,
     "schedule": "asynchronous",
 }
-# the rule has no upper limit of its own
+# the success rule has no upper limit of its own
 _ONE_PLUS_ONE = {
     "evolver.mean_rule": "full-move",
     "evolver.variance_rule": "success-rule",
@@ -56,7 +56,7 @@ _ES_ALONE = {"evolver.winners": 0.0, "evolver.injected": 0, "evolver.crossover":
 _SOFT = {"learner.critics": "value", "learner.critic_hidden": (512, 512), "learner.initial": "xavier"}
 _PLAIN = {"layer_norm": False, "test_episodes": 10}
 _SAC_ACTOR = {"hidden": (256, 256), "activation": "relu", "initial": "xavier"}
-_HORIZON = {"task.max_steps": 512}  # T: GPO's episodes, where the task's are longer
+_HORIZON = {"task.max_steps": 512}  # T: GPO's time limit, for tasks with longer episodes
 _ONE_ROUND = {"rounds": 1, "iterations": 488, "sharing": None}  # as many iterations as 8 million transitions make
 _TODAY = {"mutation.max_norm": 0.5, "mutation.reward_scaling": True, "mutation.advantages.gae": 0.95}
 _PPO = {"mutation.objective": "clip", "mutation.minibatches": 32, "mutation.rate": 3e-4}
@@ -103,8 +103,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "aes-rl": Preset(
         LESSONS,
-        "AES-RL (Lee et al. 2020): every outcome moves the mean by its own merit, as soon as it is there.",
-        "AES-RL: every outcome moves the mean as soon as it is there",
+        "AES-RL (Lee et al. 2020): every outcome moves the mean by its own merit, as soon as it arrives.",
+        "AES-RL: every outcome moves the mean as soon as it arrives",
         {"evolver": "asynchronous-es"} | _ASYNCHRONOUS,
         AES_TASKS,
         _SCALE,
@@ -127,7 +127,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "esac": Preset(
         PHASES,
-        "ESAC (Suri et al. 2020): OpenAI-ES whose winners cross with the mother, and SAC, which learns at selected times.",
+        "ESAC (Suri et al. 2020): OpenAI-ES whose winners cross with the mother, and SAC, learning at selected times.",
         "ESAC: an evolution strategy, and SAC, which learns at selected times",
         {"evolver": "openai-es", "learner": "sac"} | _SOFT,
         ESAC_TASKS,
@@ -164,13 +164,13 @@ PRESETS: dict[str, Preset] = {
     ),
     "sac": Preset(
         LEARNER_ALONE,
-        "SAC (Haarnoja et al. 2018), alone, with a fixed temperature: an episode, then as many gradient steps as it had frames.",
+        "SAC (Haarnoja et al. 2018), fixed temperature, alone: an episode, then a gradient step for each frame.",
         "a learner alone: SAC; as another's, --learner sac",
         {"learner": "sac"} | _SAC_ACTOR | _PLAIN,
     ),
     "ppo": Preset(
         GPO,
-        "PPO (Schulman et al. 2017), alone, as it is used today: clipped ratio, minibatches, GAE, scaled observations and rewards.",
+        "PPO (Schulman et al. 2017), alone, as used today: clipped ratio, minibatches, GAE, scaled data.",
         "a learner alone: PPO, as it is used today",
         {"mutation": "ppo", "population": 1, "output_scale": 0.01} | _PPO | _TODAY | _ONE_ROUND,
     ),
@@ -199,7 +199,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def list_of_presets() -> str:
-    """A line for each, for `--help`."""
+    """A line for each preset, for `--help`."""
     return "".join(f"  {name:18}  {preset.short}\n" for name, preset in PRESETS.items())
 
 

@@ -21,7 +21,7 @@ PDERL_TASKS = {
     "Ant": _erl(0.2, 1, 1, 0.01),
     "Reacher": _erl(0.2, 3, 10),
 }
-# the same of ERL's code, which its paper's numbers come from
+# the same from ERL's code, which produced its paper's numbers
 ERL_TASKS = {
     "Swimmer": _erl(0.1, 1, 10),
     "HalfCheetah": _erl(0.1, 1, 10),
@@ -49,8 +49,8 @@ AES_TASKS = {
     "Swimmer": _aes(48.0, 0.1),
 }
 
-# E, and the strategy's sigma and rate: ESAC's 6.1 and its tables of settings; k of Swimmer is the code's, and so is the network
-# for the cyclic MDP. With the papers' sigma all members act alike there, their returns tie and nothing is learnt.
+# E, and the strategy's sigma and rate: ESAC's 6.1 and its tables of settings. k of Swimmer and the network for the
+# cyclic MDP are the code's. With the paper's sigma all members act alike on the cyclic MDP, and nothing is learnt.
 _CONTROL = {"evolver.sigma": 0.01, "evolver.rate": 0.01}  # of the DM Control tasks
 ESAC_TASKS = {
     "CyclicMDP": {"evolver.sigma": 0.1, "hidden": (32, 32), "activation": "tanh"},
@@ -77,5 +77,5 @@ ES_TASKS = {
 
 
 def for_task(table: dict[str, Settings], id: str) -> Settings:
-    """What a table gives for this task."""
+    """The settings of a table for this task."""
     return table.get(re.sub(r"(-v\d+)?(\?.*)?$", "", id), {})

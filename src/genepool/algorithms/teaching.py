@@ -1,5 +1,9 @@
-"""What lessons need: which individuals take one (CEM-RL; AES-RL, Eq. 3), the critics they are taken from, random play before."""
+"""What the coupling `Lessons` is made of.
 
+Which individuals take a lesson (CEM-RL; AES-RL, Eq. 3), the critics that give lessons, and random play before them.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -10,25 +14,26 @@ from jax import Array
 
 from genepool import trees
 from genepool.algorithms.in_flight import draw_seeds
-from genepool.errors import UserError
-from genepool.learning.lessons import Lesson
+from genepool.buffer import Buffer
+from genepool.errors import check_at_least
+from genepool.learning.lessons import GradientLesson
 from genepool.learning.offpolicy import random_player
 from genepool.networks import deterministic
 from genepool.parts import part
+from genepool.protocols import Teacher
 from genepool.types import Candidate, Individual
 
 
 @part
 class FirstHalf:
-    """CEM-RL: the first individuals of every generation take a lesson; each has a mirror twin without one."""
+    """CEM-RL: the first individuals of every generation take a lesson. Each has a mirrored twin without one."""
 
     taught: int = 5  # n_grad: how many
 
     def __post_init__(self):
-        if self.taught < 1:
-            raise UserError(f"taught is {self.taught}: one individual or more takes a lesson")
+        check_at_least(1, self, "taught")
 
-    def chance(self, place: int, taught: int, untaught: int) -> float:
+    def chance(self, place: int, with_lesson: int, without: int) -> float:
         """The probability that the individual in this place of its generation takes a lesson."""
         return float(place < self.taught)
 
@@ -40,16 +45,16 @@ class Controlled:
     share: float = 0.5  # p_des: the share of individuals that take a lesson
     gain: float = 50.0  # K
     unbiased: bool = True  # p_des in place of the printed 1/2, which settles at p_des + (1/2 - p_des) / K
-    taught: ClassVar[int] = 1  # how many of a sample the critic learns the value of, where it does
+    taught: ClassVar[int] = 1  # how many individuals' values the critics learn, if not the mean's
 
-    def chance(self, place: int, taught: int, untaught: int) -> float:
+    def chance(self, place: int, with_lesson: int, without: int) -> float:
         """The probability that the next individual takes a lesson."""
         rest = self.share if self.unbiased else 0.5
-        return min(1.0, max(0.0, -self.gain * (taught / (taught + untaught) - self.share) + rest))
+        return min(1.0, max(0.0, -self.gain * (with_lesson / (with_lesson + without) - self.share) + rest))
 
 
 class LearnerWithTeachers(eqx.Module):
-    """The learner, and its frozen critics that lessons are taken from."""
+    """The learner, and the frozen critics that give lessons."""
 
     inner: Any
     teachers: tuple[Any, ...]
@@ -59,19 +64,42 @@ class LearnerWithTeachers(eqx.Module):
         """Critic steps so far."""
         return self.inner.updates
 
-    def lesson(self, learner: Any, key: Array, place: int, replay: Any, steps: np.ndarray) -> Lesson:
-        """A lesson of so many steps, from the critic for this place of a generation, on states of the replay as it stands."""
-        data, teacher = np.asarray(jax.random.key_data(key)), self.teachers[place % len(self.teachers)]
-        return Lesson(learner, data, teacher, replay.data.observation, replay.size, np.asarray(steps))
+    def learn(
+        self, learner: Teacher, key: Array, policies: Sequence[Any], replay: Buffer, steps: int, kept: int
+    ) -> "LearnerWithTeachers":
+        """Critic steps in equal blocks, one for the value of each policy. The critics of the last blocks are kept."""
+        inner = self.inner
+        teachers = []
+        for k, policy in enumerate(policies):
+            block = steps // (len(policies) - k)
+            steps -= block
+            inner = learner.update_critic(jax.random.fold_in(key, k), inner, policy, replay, block)
+            teachers.append(learner.teacher(inner))
+        return LearnerWithTeachers(inner, tuple(teachers[-kept:]))
+
+    def lesson(self, learner: Teacher, key: Array, place: int, replay: Buffer, steps: np.ndarray) -> GradientLesson:
+        """A lesson of so many steps on the replay's states, by the critic for this place of a generation."""
+        data = np.asarray(jax.random.key_data(key))
+        teacher = self.teachers[place % len(self.teachers)]
+        return GradientLesson(learner, data, teacher, replay.data.observation, replay.size, np.asarray(steps))
+
+
+def expects_warmup(state: Any, lost: int, warmup: int, horizon: int) -> bool:
+    """Whether the warm-up is still short of frames, counting those that candidates at work are expected to add."""
+    at_work = int(state.in_flight.asked - state.in_flight.told_count) - lost
+    lengths = state.lengths[state.lengths > 0]
+    expected = at_work * float(lengths.mean() if len(lengths) else horizon)
+    return bool(state.frames + expected < warmup)
 
 
 def random_play(
     key: Array, rng: np.random.Generator, champion: Any, horizon: int, trials: int, member: Candidate | None
 ) -> Candidate:
-    """An episode of random actions. Of a `member` it keeps the weights, which are credited with it, and the reference."""
+    """An episode of random actions. A `member` keeps its reference, and the return is credited to its weights."""
     player, noise = random_player(key, deterministic(champion), horizon)
     seeds = draw_seeds(rng, trials)[:1]
+    individual = Individual(player, None)
     if member is None:
-        return Candidate(Individual(player, None), seeds, noise, purpose="warm-up")
-    own, weights = Individual(player, None), trees.flat(member.individual.actor)
-    return replace(member, individual=own, seeds=seeds, noise=noise, purpose="warm-up", credited=weights)
+        return Candidate(individual, seeds, noise, purpose="warm-up")
+    weights = trees.flat(member.individual.actor)
+    return replace(member, individual=individual, seeds=seeds, noise=noise, purpose="warm-up", credited=weights)

@@ -1,1 +1,1 @@
-"""What the papers' figures and tables need, drawn from run folders."""
+"""What the papers' figures and tables need, read from run folders. Each sub-package names its entrance."""

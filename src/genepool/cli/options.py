@@ -1,39 +1,36 @@
-"""Options of the command line: what tyro makes of typed parts. Parts are chosen by name, their fields by dotted paths."""
+"""Options of the command line, read with tyro. Parts are chosen by name, their fields by dotted paths."""
 
 import contextlib
-import difflib
 import functools
 import inspect
 import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, make_dataclass
 from typing import Annotated, Any, NamedTuple
 
 from genepool.errors import UserError
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known words that come nearest, as a question."""
-    near = difflib.get_close_matches(word, list(known), n=2, cutoff=0.5)
-    return f" (did you mean {' or '.join(near)}?)" if near else ""
+def parse(target: Any, program: str, argv: list[str], description: str | None = None) -> Any:
+    """The arguments as tyro reads them: an instance of the target class, or what the target function returns.
 
-
-def parsed(target: Any, program: str, argv: list[str], description: str | None = None) -> Any:
-    """What tyro makes of the arguments, or what the function returns that takes them. Complaints, drawn as boxes, become one line."""
+    Tyro draws its error messages as boxes. They become one line here.
+    """
     import tyro
 
-    complaint, call = io.StringIO(), []
+    complaint = io.StringIO()
+    call = []
 
     @functools.wraps(target)
-    def understood(*given: Any, **named: Any) -> None:
-        call.append(functools.partial(target, *given, **named))  # later: what it says itself is no complaint
+    def keep_call(*given: Any, **named: Any) -> None:
+        call.append(functools.partial(target, *given, **named))  # called later: its own messages are no complaints
 
     try:
         with contextlib.redirect_stderr(complaint):
             options = tyro.cli(
-                understood if inspect.isfunction(target) else target,
+                keep_call if inspect.isfunction(target) else target,
                 prog=program,
                 description=description,
                 args=argv,
@@ -43,16 +40,21 @@ def parsed(target: Any, program: str, argv: list[str], description: str | None =
     except SystemExit as stop:
         if not stop.code:
             raise
-        lines = (line.strip(" │╭╮╰╯─") for line in complaint.getvalue().splitlines()[1:])
-        over = ("For full helptext", "Argument helptext", f"{program} --help")
-        worded = filter(re.compile(r"\w").search, lines)  # where there are no boxes, rules of hyphens are drawn
-        said = " ".join(itertools.takewhile(lambda line: not line.startswith(over), worded))
-        raise UserError(f"{said.rstrip('.') or 'the arguments are not understood'}: see {program} --help") from None
+        raise UserError(f"{_one_line(complaint.getvalue(), program)}: see {program} --help") from None
     return call[0]() if call else options
 
 
-def taken(argv: list[str], option: str) -> tuple[str | None, list[str]]:
-    """The value of --option, and the arguments without it."""
+def _one_line(complaint: str, program: str) -> str:
+    """The words of tyro's message without its box and its hints."""
+    lines = (line.strip(" │╭╮╰╯─") for line in complaint.splitlines()[1:])
+    worded = filter(re.compile(r"\w").search, lines)  # rules of hyphens are drawn where boxes cannot be
+    hints = ("For full helptext", "Argument helptext", f"{program} --help")
+    message = " ".join(itertools.takewhile(lambda line: not line.startswith(hints), worded))
+    return message.rstrip(".") or "the arguments are not understood"
+
+
+def take_option(argv: list[str], option: str) -> tuple[str | None, list[str]]:
+    """The value of --option, None if it is not there, and the other arguments."""
     flag = f"--{option}"
     for k, word in enumerate(argv):
         if word == flag:
@@ -64,22 +66,22 @@ def taken(argv: list[str], option: str) -> tuple[str | None, list[str]]:
     return None, argv
 
 
-class Word(NamedTuple):
-    """An option as it was written."""
+class WrittenOption(NamedTuple):
+    """An option as the user wrote it."""
 
     spelt: str  # --learner.batch-size
-    key: str  # learner.batch_size; of --no-x or --a.no-x, that of x
-    no: bool  # whether it was --no-x
+    key: str  # learner.batch_size; the key of --no-x is that of x
+    no: bool  # whether it is --no-x
     values: tuple[str, ...]
 
 
-def split(argv: Sequence[str]) -> Iterator[Word]:
+def split_options(argv: Sequence[str]) -> Iterator[WrittenOption]:
     """The options one by one, each with its values."""
     argv = list(argv)
     while argv:
         word = argv.pop(0)
         if not word.startswith("--"):
-            raise UserError(f"{word!r} stands where an option belongs, such as --frames 1e6")
+            raise UserError(f"{word!r} is not an option: write an option such as --frames 1e6")
         spelt, equals, value = word.partition("=")
         values = [value] if equals else []
         while argv and not argv[0].startswith("--"):
@@ -87,51 +89,54 @@ def split(argv: Sequence[str]) -> Iterator[Word]:
         holder, dot, name = spelt.removeprefix("--").rpartition(".")
         no = name.startswith("no-")
         key = f"{holder}{dot}{name.removeprefix('no-')}".replace("-", "_")
-        yield Word(spelt, key, no, tuple(values))
+        yield WrittenOption(spelt, key, no, tuple(values))
 
 
-def algorithm_and_options(program: str, to: Any, general: type, argv: list[str], description: str) -> tuple[Any, Any]:
-    """The system `to` with what the options say, and the general options: those of the dataclass `general`."""
+def algorithm_and_options(program: str, spec: Any, general: type, argv: list[str], description: str) -> tuple[Any, Any]:
+    """The algorithm with the given options, and the general options, which are fields of the dataclass `general`."""
     from genepool.algorithms.assemble import build, chosen_parts
     from genepool.algorithms.options import ends, full_path, part_paths
 
     own = general.__dataclass_fields__
     help_words = [word for word in argv if word in ("-h", "--help")]
-    said = list(split([word for word in argv if word not in help_words]))
-    exchanged = {word.key: _part_name(word) for word in said if word.key not in own}
-    root = chosen_parts(to, exchanged)
+    written = list(split_options([word for word in argv if word not in help_words]))
+    exchanged = {word.key: _part_name(word) for word in written if word.key not in own}
+    root = chosen_parts(spec, exchanged)
     part_keys = {end for path in part_paths(root) for end in ends(path)}
-    options, words, paths = {}, [], {}
-    for word in said:
+    options: dict[str, Any] = {}
+    words: list[str] = []
+    paths: dict[str, str] = {}
+    for word in written:
         if word.key in own:
             words += [word.spelt, *word.values]
-        elif word.key in part_keys and word.key not in to.short_names:
+        elif word.key in part_keys and word.key not in spec.short_names:
             if not (word.no or len(word.values) == 1):
                 raise UserError(f"{word.spelt} needs the name of a part: see {program} --help")
             options[word.key] = exchanged[word.key]
         else:
-            paths[word.key] = path = full_path(root, to.short_names.get(word.key, word.key), to.name, word.spelt)
+            path = full_path(root, spec.short_names.get(word.key, word.key), spec.name, word.spelt)
+            paths[word.key] = path
             holder, dot, name = path.rpartition(".")
             flag = f"{holder}{dot}{'no-' if word.no else ''}{name}".replace("_", "-")
             words += [f"--{flag}", *word.values]
-    found = parsed(_as_dataclass(root, general), program, words + help_words, description)
+    found = parse(_as_dataclass(root, general), program, words + help_words, description)
     for key, path in paths.items():
         options[key] = functools.reduce(getattr, path.split("."), found)
-    return build(to, options), found
+    return build(spec, options), found
 
 
-def _part_name(word: Word) -> str | None:
-    """The part that an option may name; none to leave it out."""
+def _part_name(word: WrittenOption) -> str | None:
+    """The name of a part that the option gives; None to leave the part out."""
     return None if word.no or not word.values else word.values[0]
 
 
 def _as_dataclass(node: Any, general: type | None = None) -> type:
-    """A part's options as a dataclass that tyro shows and reads: parts within it are dataclasses in turn."""
+    """A part's options as a dataclass for tyro. The parts within it are fields that hold such dataclasses."""
     import tyro
 
     from genepool.algorithms.options import HIDDEN, Node, described_options
 
-    own = Node(node.path, node.kind, node.own, node.mine, dict.fromkeys(node.parts), node.values)
+    own = Node(node.path, node.kind, node.instance, node.is_users, dict.fromkeys(node.parts), node.values)
     rows = []
     for path, (kind, value, meaning) in described_options(own).items():
         help_text = tyro.conf.arg(help=meaning.replace("%", "%%"))
@@ -146,7 +151,7 @@ def _as_dataclass(node: Any, general: type | None = None) -> type:
 
 
 def part_names(root: Any) -> str:
-    """Which options take another part by name, and which names."""
+    """The options that take a part by name, and the names that each may have."""
     from genepool.algorithms.options import part_choices
     from genepool.parts import words
 

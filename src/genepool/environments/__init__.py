@@ -1,1 +1,1 @@
-"""Tasks and the engines that run them. The only importers of gymnasium, mujoco and envpool, each when first needed."""
+"""Tasks and the engines that run them. Only this package imports gymnasium, mujoco and envpool, when first needed."""

@@ -1,1 +1,1 @@
-"""Evolution: selection, variation operators and evolvers. Knows nothing of learning: a critic is a callable it is handed."""
+"""Evolution: selection, variation operators and evolvers. It imports no learner: a critic is an argument."""

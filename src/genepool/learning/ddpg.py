@@ -1,6 +1,6 @@
 """DDPG (Lillicrap et al. 2015) with ERL's and PDERL's settings: one deterministic actor, one critic, slow targets.
 
-It also gives lessons, as TD3 does in CEM-RL: its critic then follows the value of the policies that it is given.
+It can also give lessons, as TD3 does in CEM-RL. Its critic then learns the value of the policies that it is given.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,10 @@ from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.exploration import OrnsteinUhlenbeck
 from genepool.learning.offpolicy import (
+    bellman,
     check_settings,
+    critic_steps,
+    descend,
     follow,
     improve,
     in_blocks,
@@ -49,18 +52,18 @@ class DDPGState(eqx.Module):
 
 @part
 class DDPG:
-    """y = r + gamma (1 - d) Q'(s', mu'(s')); the critic follows y, the actor climbs the critic, the targets follow both."""
+    """The critic learns y = r + gamma (1 - d) Q'(s', mu'(s')). The actor climbs the critic. The targets follow both."""
 
     batch_size: int = 128  # B: transitions per gradient step
     actor_rate: float = 5e-5  # Adam's learning rate for the actor
     critic_rate: float = 5e-4  # Adam's learning rate for the critic
     discount: float = 0.99  # gamma: discount factor
-    tau: float = 0.001  # tau: how far the targets follow in each step
-    gradient_clip: float = 10.0  # largest global norm of either gradient
+    tau: float = 0.001  # tau: share by which the targets follow in each step
+    gradient_clip: float = 10.0  # largest global norm of each gradient
     warmup: int = 640  # no learning until the replay holds more than this
     random_frames: int = 0  # exploring episodes are random until the replay holds this
     noise: OrnsteinUhlenbeck = field(default_factory=OrnsteinUhlenbeck)  # of the exploring episodes
-    critic_hidden: tuple[int, ...] = ()  # units of the hidden layers of a plain critic, as TD3 has; none: ERL's critic
+    critic_hidden: tuple[int, ...] = ()  # units of the hidden layers of a plain critic, as in TD3; none: ERL's critic
     critic_activation: Activation = "relu"  # of the hidden layers of a plain critic
 
     def __post_init__(self):
@@ -69,11 +72,11 @@ class DDPG:
             raise UserError(f"gradient_clip is {self.gradient_clip}: the learner needs a gradient clip above 0")
 
     def init(self, key: Array, actor: Actor) -> DDPGState:
-        """A learner that begins with this actor, its output layer scaled by 0.1 as in ERL."""
+        """A learner that begins with this actor. Its output layer is scaled by 0.1, as in ERL."""
         sizes = actor.sizes[0], actor.sizes[-1]
         actor = shrink_output(actor)
-        plain = (self.critic_hidden, self.critic_activation)
-        critic = shrink_output(QNetwork(key, *sizes, *plain) if self.critic_hidden else BranchedCritic(key, *sizes))
+        hidden = (self.critic_hidden, self.critic_activation)
+        critic = shrink_output(QNetwork(key, *sizes, *hidden) if self.critic_hidden else BranchedCritic(key, *sizes))
         optimisers = adam_init(actor), adam_init(critic)
         return DDPGState(actor, critic, actor, critic, *optimisers, no_losses(), np.zeros((), np.int64))
 
@@ -91,14 +94,16 @@ class DDPG:
 
     teacher = critic
 
-    def explore(self, key: Array, state: DDPGState, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
-        """The actor with noise on its actions, which follows the row `last`; in the beginning, random actions."""
-        if seen < self.random_frames:
+    def explore(
+        self, key: Array, state: DDPGState, last: Array, steps: int, frames_so_far: int
+    ) -> tuple[Actor, np.ndarray]:
+        """The actor, and noise on its actions that continues from the row `last`. At first, random actions."""
+        if frames_so_far < self.random_frames:
             return random_player(key, state.actor, steps)
         return state.actor, np.asarray(self.noise.draw(key, last, steps))
 
     def update(self, key: Array, state: DDPGState, replay: buffer.Buffer, steps: int) -> DDPGState:
-        """Take `steps` gradient steps of critic and actor; their targets follow every step."""
+        """Take `steps` gradient steps of critic and actor. Their targets follow every step."""
         networks = (
             state.actor,
             state.critic,
@@ -113,7 +118,7 @@ class DDPG:
     def update_critic(
         self, key: Array, state: DDPGState, policy: Actor, replay: buffer.Buffer, steps: int
     ) -> DDPGState:
-        """Take `steps` steps of the critic towards the value of the given policy; its target follows every step."""
+        """Take `steps` steps of the critic towards the value of the given policy. Its target follows every step."""
         learning = (state.critic, state.target_critic, state.critic_optimiser)
         learning, losses = in_blocks(partial(_update_critic, self, policy), key, learning, replay, steps)
         critic, target_critic, optimiser = learning
@@ -126,10 +131,10 @@ class DDPG:
             updates=state.updates + steps,
         )
 
-    def improve(self, key: Array, actor: Actor, teacher: Any, states: Array, filled: Array, steps: int) -> Actor:
+    def improve(self, key: Array, actor: Actor, teacher: Any, states: Array, state_count: Array, steps: int) -> Actor:
         """The actor after `steps` steps up the frozen critic, with fresh Adam."""
         adam = Adam(self.actor_rate, self.gradient_clip)
-        return improve(self, adam, key, actor, teacher, states, filled, steps)
+        return improve(self, adam, key, actor, teacher, states, state_count, steps)
 
     def report(self, state: DDPGState) -> dict[str, Any]:
         """Losses and gradient steps, for the record."""
@@ -142,7 +147,7 @@ class DDPG:
     def targets(self, policy: Actor, target_critic: BranchedCritic | QNetwork, batch: Transitions) -> Array:
         """y = r + gamma (1 - d) Q'(s', mu'(s')), where mu' is the slow actor or the policy that is given."""
         s = batch.next_observation
-        return batch.reward + self.discount * (1.0 - batch.terminated) * target_critic(s, policy(s))
+        return bellman(self.discount, batch, target_critic(s, policy(s)))
 
     def actor_loss(self, actor: Actor, critic: BranchedCritic | QNetwork, states: Array) -> Array:
         """-mean Q(s, mu(s))."""
@@ -153,8 +158,8 @@ def _critic_step(
     learner: DDPG, policy: Actor, target_critic: Any, critic: Any, optimiser: Any, batch: Transitions
 ) -> tuple[Any, Any, Array]:
     y = learner.targets(policy, target_critic, batch)
-    loss, gradient = jax.value_and_grad(learner.critic_loss)(critic, batch, y)
-    return *Adam(learner.critic_rate, learner.gradient_clip).step(critic, gradient, optimiser), loss
+    adam = Adam(learner.critic_rate, learner.gradient_clip)
+    return descend(adam, learner.critic_loss, critic, optimiser, batch, y)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
@@ -168,8 +173,9 @@ def _update(learner: DDPG, key: Array, networks: tuple, replay: buffer.Buffer, s
         critic, critic_state, critic_loss = _critic_step(
             learner, target_actor, target_critic, critic, critic_state, batch
         )
-        actor_loss, gradient = jax.value_and_grad(learner.actor_loss)(actor, critic, batch.observation)
-        actor, actor_state = actor_adam.step(actor, gradient, actor_state)
+        actor, actor_state, actor_loss = descend(
+            actor_adam, learner.actor_loss, actor, actor_state, critic, batch.observation
+        )
         target_actor = follow(learner.tau, target_actor, actor)
         target_critic = follow(learner.tau, target_critic, critic)
         networks = (actor, critic, target_actor, target_critic, actor_state, critic_state)
@@ -183,11 +189,4 @@ def _update_critic(
     learner: DDPG, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
 ) -> tuple[tuple, Array]:
     drawn = minibatches(key, replay, learner.batch_size)
-
-    def step(i, carry):
-        (critic, target_critic, optimiser), losses = carry
-        critic, optimiser, loss = _critic_step(learner, policy, target_critic, critic, optimiser, drawn(i))
-        target_critic = follow(learner.tau, target_critic, critic)
-        return (critic, target_critic, optimiser), losses + jnp.stack([loss, jnp.nan])
-
-    return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(2)))
+    return critic_steps(partial(_critic_step, learner, policy), learner.tau, drawn, learning, steps)

@@ -13,7 +13,7 @@ from genepool.protocols import Learner
 
 
 def check_replay(learner: Learner, capacity: int) -> None:
-    """Refuse a replay that never holds what the learner waits for."""
+    """Refuse a replay that is too small for the learner ever to begin."""
     wanted = {"warmup": learner.warmup + 1, "random-frames": getattr(learner, "random_frames", 0)}
     name = max(wanted, key=wanted.get)
     if capacity < wanted[name]:
@@ -23,17 +23,17 @@ def check_replay(learner: Learner, capacity: int) -> None:
         )
 
 
-class Lesson(eqx.Module):
-    """`steps` gradient steps with an optimiser of the individual's own, on states of the ring as it stood."""
+class GradientLesson(eqx.Module):
+    """`steps` gradient steps with a fresh optimiser, on states of the replay as it was when the lesson was made."""
 
     learner: Any = eqx.field(static=True)
-    key: np.ndarray  # a key's data, for keys do not travel
+    key: np.ndarray  # the data of a JAX key: keys themselves cannot be sent to a worker
     teacher: Any
     states: Array  # [capacity, |S|]
-    filled: Array  # how many of them are
+    state_count: Array  # only the first rows of `states` are in use
     steps: np.ndarray
 
     def __call__(self, actor: Actor) -> Actor:
         """The actor after the lesson."""
         key = jax.random.wrap_key_data(self.key)
-        return self.learner.improve(key, actor, self.teacher, self.states, self.filled, int(self.steps))
+        return self.learner.improve(key, actor, self.teacher, self.states, self.state_count, int(self.steps))

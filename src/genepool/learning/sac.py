@@ -1,8 +1,8 @@
-"""SAC (Haarnoja et al. 2018): alone, beside a population (ERL, ESAC), and as a teacher (CEM-RL, AES-RL).
+"""SAC (Haarnoja et al. 2018): alone, with a population (ERL, ESAC), or as a teacher (CEM-RL, AES-RL).
 
-The actor is a distribution, and alpha times its entropy counts as reward. The critics learn that soft value by slow
-copies of themselves (SAC's second form), or by a network for V with a slow copy (its first, ESAC's Algorithm 1). The
-caller chooses the policy whose value they learn, as with TD3.
+The actor is a distribution, and alpha times its entropy counts as reward. SAC has two forms. In the first, which is in
+ESAC's Algorithm 1, the critics bootstrap from the slow copy of a network for V. In the second they bootstrap from slow
+copies of themselves. The caller chooses the policy whose value they learn, as with TD3.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,12 @@ from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.offpolicy import (
     BLOCK,
-    blocks,
+    bellman,
     check_settings,
+    descend,
     follow,
     in_blocks,
+    lesson_in_blocks,
     no_losses,
     noisy_minibatches,
     random_player,
@@ -37,17 +39,17 @@ Critics = tuple[QNetwork, QNetwork]
 
 
 class Valuation(eqx.Module):
-    """What a critic step changes."""
+    """The networks and optimisers that a critic step changes."""
 
     critics: Critics
-    value: VNetwork | None  # V, where there is one
+    value: VNetwork | None  # V, in the first form
     target: Critics | VNetwork  # the slow copy: of V, or of the critics
     log_temperature: Array
     optimisers: tuple[Any, Any, Any]  # of critics, V and temperature
 
 
 class SACState(eqx.Module):
-    """The actor, what it is judged by, and their optimisers."""
+    """The actor, the networks that judge it, and their optimisers."""
 
     policy: SquashedGaussian
     optimiser: Any  # the policy's
@@ -56,8 +58,8 @@ class SACState(eqx.Module):
     updates: np.ndarray  # gradient steps of the critics so far
 
 
-class Teacher(NamedTuple):
-    """What an actor climbs."""
+class FrozenCritics(NamedTuple):
+    """The function that a lesson climbs: two critics and the temperature."""
 
     critics: Critics
     temperature: Array
@@ -65,21 +67,22 @@ class Teacher(NamedTuple):
 
 @part
 class SAC:
-    """y = r + gamma (1 - d) V'(s'), V(s) = E [min_j Q_j(s, a) - alpha log pi(a|s)]; the actor descends E [alpha log pi - min_j Q_j].
+    """The critics learn y = r + gamma (1 - d) V'(s') with V(s) = E [min_j Q_j(s, a) - alpha log pi(a|s)].
 
-    Differs from ESAC's Algorithm 1 in the order of a step: the critics go before V, so that V and the actor may use the
-    same values Q_j(s, a).
+    The actor descends E [alpha log pi - min_j Q_j].
+    Differs from ESAC's Algorithm 1 in the order of a step: the critics move before V, so that V and the actor can use
+    the same values Q_j(s, a).
     """
 
-    critics: Literal["twin", "value"] = "twin"  # V'(s') by slow copies of both critics, or by that of a network for V
+    critics: Literal["twin", "value"] = "twin"  # V'(s') is from slow copies of both critics, or of a network for V
     batch_size: int = 256  # transitions per gradient step
     actor_rate: float = 3e-4  # Adam's learning rate for the actor
     critic_rate: float = 3e-4  # Adam's learning rate for the critics and V
     discount: float = 0.99  # gamma: discount factor
-    tau: float = 0.005  # tau: how far the targets follow in each step
-    temperature: float = 0.2  # alpha (ESAC: lambda): what entropy is worth; where it is automatic, at the beginning
-    automatic: bool = False  # alpha seeks the entropy that is wanted
-    target_entropy: float | None = None  # the entropy that is wanted; none: -|A|
+    tau: float = 0.005  # tau: share by which the targets follow in each step
+    temperature: float = 0.2  # alpha (ESAC: lambda): weight of the entropy; if it is automatic, the first one
+    automatic: bool = False  # alpha is tuned towards the target entropy
+    target_entropy: float | None = None  # the entropy that an automatic alpha reaches; none: -|A|
     temperature_rate: float = 3e-4  # Adam's learning rate for log alpha
     warmup: int = 256  # no learning until the replay holds more than this
     random_frames: int = 10_000  # exploring episodes are random until the replay holds this
@@ -89,7 +92,7 @@ class SAC:
 
     def __post_init__(self):
         check_settings(self)
-        least = "above 0 where it is automatic" if self.automatic else "0 or more"
+        least = "above 0 if it is automatic" if self.automatic else "0 or more"
         if not self.temperature >= 0.0 or (self.automatic and self.temperature == 0.0):
             raise UserError(f"temperature is {self.temperature}: it must be {least}")
         if not self.critic_hidden:
@@ -99,7 +102,9 @@ class SAC:
         """A learner that begins with this policy, or with a distribution around this actor."""
         k_spread, k_value, *k_critics = jax.random.split(key, 4)
         policy = actor if isinstance(actor, SquashedGaussian) else SquashedGaussian(k_spread, actor, self.initial)
-        observation, action, shape = actor.sizes[0], actor.sizes[-1], (self.critic_hidden, self.critic_activation)
+        observation = actor.sizes[0]
+        action = actor.sizes[-1]
+        shape = (self.critic_hidden, self.critic_activation)
         critics = tuple(QNetwork(k, observation, action, *shape, self.initial) for k in k_critics)
         value = VNetwork(k_value, observation, *shape, self.initial) if self.critics == "value" else None
         log_temperature = jnp.log(jnp.asarray(self.temperature, jnp.float32))
@@ -119,13 +124,15 @@ class SAC:
         """Q_1(s, a)."""
         return state.valuation.critics[0]
 
-    def teacher(self, state: SACState) -> Teacher:
+    def teacher(self, state: SACState) -> FrozenCritics:
         """The critics and the temperature."""
-        return Teacher(state.valuation.critics, jnp.exp(state.valuation.log_temperature))
+        return FrozenCritics(state.valuation.critics, jnp.exp(state.valuation.log_temperature))
 
-    def explore(self, key: Array, state: SACState, last: Array, steps: int, seen: int) -> tuple[Any, np.ndarray]:
-        """The policy with a draw for each action; in the beginning, actions drawn uniformly from their range."""
-        if seen < self.random_frames:
+    def explore(
+        self, key: Array, state: SACState, last: Array, steps: int, frames_so_far: int
+    ) -> tuple[Any, np.ndarray]:
+        """The policy, and a standard normal draw for each action. At first, actions are uniform over their range."""
+        if frames_so_far < self.random_frames:
             return random_player(key, state.policy.mean, steps)
         return state.policy, np.asarray(jax.random.normal(key, (steps, *last.shape)))
 
@@ -144,27 +151,28 @@ class SAC:
         return SACState(state.policy, state.optimiser, valuation, losses, state.updates + steps)
 
     def improve(
-        self, key: Array, actor: SquashedGaussian, teacher: Teacher, states: Array, filled: Array, steps: int
+        self, key: Array, actor: SquashedGaussian, teacher: FrozenCritics, states: Array, state_count: Array, steps: int
     ) -> SquashedGaussian:
         """The policy after `steps` steps against frozen critics and temperature, with fresh Adam."""
-        learning = actor, adam_init(actor)
-        for k_block, count in blocks(key, steps):
-            learning = _improve(self, k_block, learning, teacher, states, filled, count)
-        return learning[0]
+
+        def work(k_block: Array, learning: tuple, count: int) -> tuple:
+            return _improve(self, k_block, learning, teacher, states, state_count, count)
+
+        return lesson_in_blocks(work, key, actor, steps)
 
     def report(self, state: SACState) -> dict[str, Any]:
         """Losses, entropy, temperature and gradient steps, for the record."""
-        found = report_losses(state.losses, ("critic_loss", "actor_loss", "entropy"))
-        return found | {"temperature": float(self.teacher(state).temperature), "updates": int(state.updates)}
+        losses = report_losses(state.losses, ("critic_loss", "actor_loss", "entropy"))
+        return losses | {"temperature": float(self.teacher(state).temperature), "updates": int(state.updates)}
 
     def targets(self, now: Valuation, draw: tuple[Array, Array] | None, batch: Transitions) -> Array:
-        """y = r + gamma (1 - d) V'(s'), where without V it is min_j Q'_j(s', a') - alpha log pi(a'|s') of the draw."""
+        """y = r + gamma (1 - d) V'(s'). Without V, V'(s') = min_j Q'_j(s', a') - alpha log pi(a'|s') of the draw."""
         s = batch.next_observation
         value = now.target(s) if draw is None else soft_value(now.target, jnp.exp(now.log_temperature), s, *draw)
-        return batch.reward + self.discount * (1.0 - batch.terminated) * value
+        return bellman(self.discount, batch, value)
 
     def critic_loss(self, critics: Critics, batch: Transitions, y: Array) -> Array:
-        """mean (Q_1 - y)^2 + mean (Q_2 - y)^2; half of that beside V."""
+        """mean (Q_1 - y)^2 + mean (Q_2 - y)^2; half of it in the form with V."""
         errors = (critic(batch.observation, batch.action) - y for critic in critics)
         return (0.5 if self.critics == "value" else 1.0) * sum(jnp.mean(error**2) for error in errors)
 
@@ -177,7 +185,7 @@ class SAC:
         wanted = -action_size if self.target_entropy is None else self.target_entropy
         return -log_temperature * jnp.mean(log_pi + wanted)
 
-    def actor_loss(self, policy: SquashedGaussian, teacher: Teacher, states: Array, noise: Array) -> Array:
+    def actor_loss(self, policy: SquashedGaussian, teacher: FrozenCritics, states: Array, noise: Array) -> Array:
         """mean [alpha log pi(a|s) - min_j Q_j(s, a)]."""
         actions, log_pi = policy.sample(states, noise)
         return jnp.mean(teacher.temperature * log_pi - tangent(teacher.critics, states, actions))
@@ -189,10 +197,10 @@ def soft_value(critics: Critics, temperature: Array, s: Array, a: Array, log_pi:
 
 
 def tangent(critics: Critics, s: Array, a: Array) -> Array:
-    """min_j Q_j(s, a), as the line that touches it at a: the same value and the same slope in a.
+    """min_j Q_j(s, a) as its tangent at a, which has the same value and the same slope in a.
 
-    Each critic finds its value and its slope by itself, and the smaller is chosen after that. If the slopes waited for
-    the choice, the critics would on two cores be done one after the other, each by halves: 6 % of an update.
+    Value and slope of each critic are computed before the smaller is chosen. If the slopes waited for the choice, the
+    critics could not be computed on two cores at a time.
     """
     here = jax.lax.stop_gradient(a)
     (q_1, slope_1), (q_2, slope_2) = (_value_and_slope(partial(critic, s), here) for critic in critics)
@@ -209,19 +217,19 @@ def _critic_step(
     learner: SAC, policy: SquashedGaussian, now: Valuation, batch: Transitions, noise: Array
 ) -> tuple[Valuation, Array, Array]:
     """The valuation after a step, its loss, and the entropy of the policy's actions."""
-    adam, states = Adam(learner.critic_rate), batch.observation
+    adam = Adam(learner.critic_rate)
+    states = batch.observation
     critic_optimiser, value_optimiser, temperature_optimiser = now.optimisers
     twin = learner.critics == "twin"
     draw = policy.sample(batch.next_observation, noise[1]) if twin else None
     y = learner.targets(now, draw, batch)
-    loss, gradient = jax.value_and_grad(learner.critic_loss)(now.critics, batch, y)
-    critics, critic_optimiser = adam.step(now.critics, gradient, critic_optimiser)
-    value, log_temperature = now.value, now.log_temperature
+    critics, critic_optimiser, loss = descend(adam, learner.critic_loss, now.critics, critic_optimiser, batch, y)
+    value = now.value
+    log_temperature = now.log_temperature
     if not twin:
         draw = policy.sample(states, noise[0])
         v = soft_value(critics, jnp.exp(log_temperature), states, *draw)
-        value_loss, gradient = jax.value_and_grad(learner.value_loss)(value, states, v)
-        value, value_optimiser = adam.step(value, gradient, value_optimiser)
+        value, value_optimiser, value_loss = descend(adam, learner.value_loss, value, value_optimiser, states, v)
         loss = loss + value_loss
     if learner.automatic:
         gradient = jax.grad(learner.temperature_loss)(log_temperature, draw[1], batch.action.shape[-1])
@@ -240,9 +248,11 @@ def _update(learner: SAC, key: Array, learning: tuple, replay: buffer.Buffer, st
         (policy, optimiser, valuation), losses = carry
         batch, noise = drawn(i)
         valuation, critic_loss, entropy = _critic_step(learner, policy, valuation, batch, noise)
-        teacher = Teacher(valuation.critics, jnp.exp(valuation.log_temperature))
-        loss, gradient = jax.value_and_grad(learner.actor_loss)(policy, teacher, batch.observation, noise[0])
-        policy, optimiser = Adam(learner.actor_rate).step(policy, gradient, optimiser)
+        teacher = FrozenCritics(valuation.critics, jnp.exp(valuation.log_temperature))
+        adam = Adam(learner.actor_rate)
+        policy, optimiser, loss = descend(
+            adam, learner.actor_loss, policy, optimiser, teacher, batch.observation, noise[0]
+        )
         return (policy, optimiser, valuation), losses + jnp.stack([critic_loss, loss, entropy])
 
     return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(3)))
@@ -264,15 +274,15 @@ def _update_critic(
 
 @partial(jax.jit, static_argnums=0)
 def _improve(
-    learner: SAC, key: Array, learning: tuple, teacher: Teacher, states: Array, filled: Array, steps: Array
+    learner: SAC, key: Array, learning: tuple, teacher: FrozenCritics, states: Array, state_count: Array, steps: Array
 ) -> tuple[SquashedGaussian, Any]:
-    k_places, k_noise = jax.random.split(key)
-    places = jax.random.randint(k_places, (BLOCK, learner.batch_size), 0, filled)
+    k_rows, k_noise = jax.random.split(key)
+    rows = jax.random.randint(k_rows, (BLOCK, learner.batch_size), 0, state_count)
     noise = jax.random.normal(k_noise, (BLOCK, learner.batch_size, learning[0].sizes[-1]))
 
     def step(i, learning):
         policy, optimiser = learning
-        gradient = jax.grad(learner.actor_loss)(policy, teacher, states[places[i]], noise[i])
+        gradient = jax.grad(learner.actor_loss)(policy, teacher, states[rows[i]], noise[i])
         return Adam(learner.actor_rate).step(policy, gradient, optimiser)
 
     return jax.lax.fori_loop(0, steps, step, learning)

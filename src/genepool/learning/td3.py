@@ -1,8 +1,10 @@
-"""TD3 (Fujimoto et al. 2018): alone, and as the teacher of CEM-RL (Pourchot and Sigaud 2019) and AES-RL (Lee et al. 2020).
+"""TD3 (Fujimoto et al. 2018): alone, or as a teacher.
 
-Two critics learn towards the smaller of their slow copies, at actions with a little noise. The caller chooses the target
-policy: alone it is a slow copy of the actor, in CEM-RL the individual that takes the next lesson, in AES-RL the
-population's mean.
+It is the teacher in CEM-RL (Pourchot and Sigaud 2019) and AES-RL (Lee et al. 2020).
+
+The target of both critics is the smaller value of their slow copies, at actions with a little noise. The caller chooses
+the policy whose value they learn. Alone it is a slow copy of the actor; in CEM-RL, the individual that takes the next
+lesson; in AES-RL, the mean of the population.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,10 @@ from genepool import buffer
 from genepool.errors import UserError
 from genepool.learning.exploration import GaussianNoise
 from genepool.learning.offpolicy import (
+    bellman,
     check_settings,
+    critic_steps,
+    descend,
     follow,
     improve,
     in_blocks,
@@ -59,11 +64,11 @@ class TD3:
     actor_rate: float = 1e-3  # Adam's learning rate for the actor
     critic_rate: float = 1e-3  # Adam's learning rate for the critics
     discount: float = 0.99  # gamma: discount factor
-    tau: float = 0.005  # tau: how far the targets follow in each step
+    tau: float = 0.005  # tau: share by which the targets follow in each step
     target_noise: float = 0.2  # sigma_p: std of the noise on the target action, as a share of half the action range
     noise_clip: float = 0.5  # c: largest noise on the target action
-    policy_delay: int = 2  # critic steps per step of actor and targets, when it learns alone
-    warmup: int = 10_000  # no learning until the replay holds more than this; alone, it acts at random till then
+    policy_delay: int = 2  # critic steps per step of the actor and the targets, if it learns alone
+    warmup: int = 10_000  # no learning until the replay holds more than this; alone, it acts at random until then
     noise: GaussianNoise = field(default_factory=GaussianNoise)  # of the exploring episodes
     critic_hidden: tuple[int, ...] = (400, 300)  # units of the critics' hidden layers
     critic_activation: Activation = "leaky_relu"  # of the critics' hidden layers
@@ -89,19 +94,21 @@ class TD3:
         return state.actor
 
     def critic(self, state: TD3State) -> Callable[[Array, Array], Array]:
-        """Q_1(s, a), the critic that actors climb."""
+        """Q_1(s, a): the critic that actors climb."""
         return state.critics[0]
 
     teacher = critic
 
-    def explore(self, key: Array, state: TD3State, last: Array, steps: int, seen: int) -> tuple[Actor, np.ndarray]:
-        """The actor with noise on its actions; during the warm-up, actions drawn uniformly from their range."""
-        if seen < self.warmup:
+    def explore(
+        self, key: Array, state: TD3State, last: Array, steps: int, frames_so_far: int
+    ) -> tuple[Actor, np.ndarray]:
+        """The actor, and noise on its actions. During the warm-up, actions are uniform over their range."""
+        if frames_so_far < self.warmup:
             return random_player(key, state.actor, steps)
         return state.actor, np.asarray(self.noise.draw(key, last, steps))
 
     def update(self, key: Array, state: TD3State, replay: buffer.Buffer, steps: int) -> TD3State:
-        """Take `steps` steps of the critics, and one of the actor and the targets after every `policy_delay` of them."""
+        """Take `steps` steps of the critics. After every `policy_delay` of them, move the actor and the targets."""
         networks = (
             state.actor,
             state.critics,
@@ -114,7 +121,7 @@ class TD3:
         return TD3State(*networks, losses, state.updates + steps)
 
     def update_critic(self, key: Array, state: TD3State, policy: Actor, replay: buffer.Buffer, steps: int) -> TD3State:
-        """Take `steps` steps of the critics towards the value of the given policy; their targets follow every step."""
+        """Take `steps` steps of the critics towards the value of the given policy. Their targets follow every step."""
         learning = (state.critics, state.target_critics, state.critic_optimiser)
         learning, losses = in_blocks(partial(_update_critic, self, policy), key, learning, replay, steps)
         critics, target_critics, optimiser = learning
@@ -127,9 +134,11 @@ class TD3:
             updates=state.updates + steps,
         )
 
-    def improve(self, key: Array, actor: Actor, teacher: QNetwork, states: Array, filled: Array, steps: int) -> Actor:
+    def improve(
+        self, key: Array, actor: Actor, teacher: QNetwork, states: Array, state_count: Array, steps: int
+    ) -> Actor:
         """The actor after `steps` steps up the frozen critic, with fresh Adam."""
-        return improve(self, Adam(self.actor_rate), key, actor, teacher, states, filled, steps)
+        return improve(self, Adam(self.actor_rate), key, actor, teacher, states, state_count, steps)
 
     def report(self, state: TD3State) -> dict[str, Any]:
         """Losses and gradient steps, for the record."""
@@ -141,7 +150,7 @@ class TD3:
         smoothing = jnp.clip(self.target_noise * noise, -self.noise_clip, self.noise_clip)
         a = jnp.clip(policy(s) + smoothing, -1.0, 1.0)
         smaller = jnp.minimum(*(critic(s, a) for critic in target_critics))
-        return batch.reward + self.discount * (1.0 - batch.terminated) * smaller
+        return bellman(self.discount, batch, smaller)
 
     def critic_loss(self, critics: Critics, batch: Transitions, y: Array) -> Array:
         """mean (Q_1 - y)^2 + mean (Q_2 - y)^2."""
@@ -152,11 +161,12 @@ class TD3:
         return -jnp.mean(critic(states, actor(states)))
 
 
-def _critic_step(learner: TD3, policy: Actor, target_critics: Critics, critics: Critics, optimiser: Any, drawn: tuple):
+def _critic_step(
+    learner: TD3, policy: Actor, target_critics: Critics, critics: Critics, optimiser: Any, drawn: tuple
+) -> tuple[Critics, Any, Array]:
     batch, noise = drawn
     y = learner.targets(noise, policy, target_critics, batch)
-    loss, gradient = jax.value_and_grad(learner.critic_loss)(critics, batch, y)
-    return *Adam(learner.critic_rate).step(critics, gradient, optimiser), loss
+    return descend(Adam(learner.critic_rate), learner.critic_loss, critics, optimiser, batch, y)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
@@ -172,20 +182,20 @@ def _update(learner: TD3, key: Array, networks: tuple, replay: buffer.Buffer, st
         networks = (actor, critics, target_actor, target_critics, actor_state, critic_state)
         return networks, losses + jnp.stack([loss, 0.0])
 
-    def group(g, carry):
+    def steps_until_actor(g, carry):  # `policy_delay` steps of the critics, then one of the actor and the targets
         for j in range(delay):
             carry = critic_step(g * delay + j, carry)
         (actor, critics, target_actor, target_critics, actor_state, critic_state), losses = carry
         states = drawn(g * delay + delay - 1)[0].observation
-        loss, gradient = jax.value_and_grad(learner.actor_loss)(actor, critics[0], states)
-        actor, actor_state = Adam(learner.actor_rate).step(actor, gradient, actor_state)
+        adam = Adam(learner.actor_rate)
+        actor, actor_state, loss = descend(adam, learner.actor_loss, actor, actor_state, critics[0], states)
         target_actor = follow(learner.tau, target_actor, actor)
         target_critics = follow(learner.tau, target_critics, critics)
         networks = (actor, critics, target_actor, target_critics, actor_state, critic_state)
         return networks, losses + jnp.stack([0.0, delay * loss])
 
-    carry = jax.lax.fori_loop(0, steps // delay, group, (networks, jnp.zeros(2)))
-    return jax.lax.fori_loop(steps // delay * delay, steps, critic_step, carry)  # what is left of the last group
+    carry = jax.lax.fori_loop(0, steps // delay, steps_until_actor, (networks, jnp.zeros(2)))
+    return jax.lax.fori_loop(steps // delay * delay, steps, critic_step, carry)  # fewer than `policy_delay` are left
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
@@ -193,10 +203,4 @@ def _update_critic(
     learner: TD3, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
 ) -> tuple[tuple, Array]:
     drawn = noisy_minibatches(key, replay, learner.batch_size)
-
-    def step(i, carry):
-        (critics, target_critics, optimiser), losses = carry
-        critics, optimiser, loss = _critic_step(learner, policy, target_critics, critics, optimiser, drawn(i))
-        return (critics, follow(learner.tau, target_critics, critics), optimiser), losses + jnp.stack([loss, jnp.nan])
-
-    return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(2)))
+    return critic_steps(partial(_critic_step, learner, policy), learner.tau, drawn, learning, steps)

@@ -24,7 +24,7 @@ from genepool.trees import host_random
 class Actor(eqx.Module):
     """mu(s): hidden layers, then a tanh output in [-1, 1]^|A|.
 
-    ERL and PDERL have 128-128 with layer norm, CEM-RL and AES-RL 400-300 without; tanh units all of them.
+    ERL and PDERL use 128-128 with layer norm, CEM-RL and AES-RL 400-300 without. All of them use tanh units.
     """
 
     hidden: tuple[NormalisedLinear | Linear, ...]
@@ -41,10 +41,12 @@ class Actor(eqx.Module):
         activation: Activation = "tanh",
         initial: Initial = "fan_in",
     ):
-        rng, sizes = host_random(key), (observation_size, *hidden)
+        rng = host_random(key)
+        sizes = (observation_size, *hidden)
         layer = NormalisedLinear if layer_norm else Linear
         self.hidden = tuple(layer(rng, fan_in, fan_out, initial) for fan_in, fan_out in pairwise(sizes))
-        self.output, self.activation = Linear(rng, sizes[-1], action_size, initial), activation
+        self.output = Linear(rng, sizes[-1], action_size, initial)
+        self.activation = activation
 
     def __call__(self, s: Array) -> Array:
         """The action."""
@@ -61,13 +63,14 @@ class Actor(eqx.Module):
         return jnp.clip(self(s) + noise, -1.0, 1.0)
 
     def host_batch(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """`explore` on the host, of several actors with a state for each: all have a leading axis."""
-        # asked for once: a module takes longer to say what its method is than NumPy for a small product
-        hidden, output = [layer.host_batch() for layer in self.hidden], self.output.host_batch()
+        """`explore` in NumPy for a batch of actors, one state each. Weights, states and noise have a leading axis."""
+        # methods are looked up once, for on a module that takes longer than a small product in NumPy
+        hidden = [layer.host_batch() for layer in self.hidden]
+        output = self.output.host_batch()
         activation = HOST_ACTIVATIONS[self.activation]
 
         def explore(s: np.ndarray, noise: np.ndarray) -> np.ndarray:
-            with np.errstate(all="ignore"):  # as XLA does: what is not finite is found where it does harm
+            with np.errstate(all="ignore"):  # no warnings of values that are not finite, as in XLA
                 for layer in hidden:
                     s = activation(layer(s))
                 return np.clip(np.tanh(output(s)) + noise, -1.0, 1.0)
@@ -86,16 +89,17 @@ class Actor(eqx.Module):
 
 
 class SquashedGaussian(eqx.Module):
-    """SAC's policy: a = tanh(u), u ~ N(m(s), e^l(s)) with l within [-20, 2]; m is an actor's before its tanh.
+    """SAC's policy: a = tanh(u), u ~ N(m(s), e^l(s)) with l within [-20, 2]. m is an actor's output before its tanh.
 
-    Without noise it is that actor.
+    Without noise the policy is that actor.
     """
 
     mean: Actor
     spread: Linear  # l, from the actor's last hidden layer
 
     def __init__(self, key: Array, mean: Actor, initial: Initial = "xavier"):
-        self.mean, self.spread = mean, Linear(host_random(key), *mean.sizes[-2:], initial)
+        self.mean = mean
+        self.spread = Linear(host_random(key), *mean.sizes[-2:], initial)
 
     def __call__(self, s: Array) -> Array:
         """The action without noise."""
@@ -103,17 +107,17 @@ class SquashedGaussian(eqx.Module):
 
     def explore(self, s: Array, noise: Array) -> Array:
         """The action of a standard normal draw."""
-        u, _ = self._drawn(s, noise)
+        u, _ = self._draw(s, noise)
         return jnp.tanh(u)
 
     def sample(self, s: Array, noise: Array) -> tuple[Array, Array]:
         """The action a of a standard normal draw, and log pi(a|s) = sum [log N(u; m, e^l) - log(1 - tanh(u)^2)]."""
-        u, log_std = self._drawn(s, noise)
-        slope = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))  # log(1 - tanh(u)^2), also where that is 0
-        log_pi = jnp.sum(-0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi) - slope, axis=-1)
+        u, log_std = self._draw(s, noise)
+        log_slope = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))  # log(1 - tanh(u)^2), finite for any u
+        log_pi = jnp.sum(-0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi) - log_slope, axis=-1)
         return jnp.tanh(u), log_pi
 
-    def _drawn(self, s: Array, noise: Array) -> tuple[Array, Array]:
+    def _draw(self, s: Array, noise: Array) -> tuple[Array, Array]:
         x = self.mean.features(s)
         log_std = jnp.clip(self.spread(x), -20.0, 2.0)
         return self.mean.output(x) + jnp.exp(log_std) * noise, log_std

@@ -1,4 +1,4 @@
-"""Critics: ERL's, with a branch for states and one for actions, and the plainer ones of TD3 and SAC."""
+"""Critics: ERL's, which has a branch for states and one for actions, and the plain networks of TD3, SAC and PPO."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,40 +14,42 @@ from genepool.trees import host_random
 
 
 class BranchedCritic(eqx.Module):
-    """Q(s, a): one ELU branch for each input, joined by a normalised ELU layer (ERL, PDERL: 200 + 200, then 300).
+    """Q(s, a): an ELU branch for states, one for actions, then an ELU layer on both (ERL, PDERL: 200 + 200, 300).
 
-    The joining matrix is kept in two halves, one for each branch: the actor's gradient needs only the action's.
+    The matrix of that pooled layer is kept in two halves, one for each branch: the actor's gradient needs only the
+    action's half.
     """
 
     state: Linear
     action: Linear
-    joint: NormalisedLinear
-    joint_action: Array
+    pooled: NormalisedLinear  # with the state's half of the matrix
+    pooled_action: Array  # the action's half
     output: Linear
 
-    def __init__(self, key: Array, observation_size: int, action_size: int, branch: int = 200, joint: int = 300):
+    def __init__(self, key: Array, observation_size: int, action_size: int, branch: int = 200, pooled: int = 300):
         rng = host_random(key)
         self.state = Linear(rng, observation_size, branch)
         self.action = Linear(rng, action_size, branch)
-        whole = NormalisedLinear(rng, 2 * branch, joint)
-        self.joint = eqx.tree_at(lambda layer: layer.weight, whole, whole.weight[:branch])
-        self.joint_action = whole.weight[branch:]
-        self.output = Linear(rng, joint, 1)
+        both = NormalisedLinear(rng, 2 * branch, pooled)
+        self.pooled = eqx.tree_at(lambda layer: layer.weight, both, both.weight[:branch])
+        self.pooled_action = both.weight[branch:]
+        self.output = Linear(rng, pooled, 1)
 
     def __call__(self, s: Array, a: Array) -> Array:
         """The value of action a in state s."""
-        joined = matmul(elu(self.state(s)), self.joint.weight) + matmul(elu(self.action(a)), self.joint_action)
-        return self.output(elu(self.joint.normalise(joined)))[..., 0]
+        of_state = matmul(elu(self.state(s)), self.pooled.weight)
+        of_action = matmul(elu(self.action(a)), self.pooled_action)
+        return self.output(elu(self.pooled.normalise(of_state + of_action)))[..., 0]
 
 
 class QNetwork(eqx.Module):
-    """Q(s, a) of TD3, CEM-RL and AES-RL: a plain network on state and action together (400-300, leaky ReLU).
+    """Q(s, a) of TD3, CEM-RL and AES-RL: a plain network on the concatenated state and action (400-300, leaky ReLU).
 
-    The first matrix is kept in two halves: the actor's gradient needs only the action's.
+    The first matrix is kept in two halves: the actor's gradient needs only the action's half.
     """
 
-    first: Linear
-    first_action: Array
+    first: Linear  # with the state's half of the matrix
+    first_action: Array  # the action's half
     hidden: tuple[Linear, ...]
     output: Linear
     activation: Activation = eqx.field(static=True)
@@ -62,11 +64,12 @@ class QNetwork(eqx.Module):
         initial: Initial = "fan_in",
     ):
         rng = host_random(key)
-        whole = Linear(rng, observation_size + action_size, hidden[0], initial)
-        self.first = eqx.tree_at(lambda layer: layer.weight, whole, whole.weight[:observation_size])
-        self.first_action = whole.weight[observation_size:]
+        both = Linear(rng, observation_size + action_size, hidden[0], initial)
+        self.first = eqx.tree_at(lambda layer: layer.weight, both, both.weight[:observation_size])
+        self.first_action = both.weight[observation_size:]
         self.hidden = tuple(Linear(rng, fan_in, fan_out, initial) for fan_in, fan_out in pairwise(hidden))
-        self.output, self.activation = Linear(rng, hidden[-1], 1, initial), activation
+        self.output = Linear(rng, hidden[-1], 1, initial)
+        self.activation = activation
 
     def __call__(self, s: Array, a: Array) -> Array:
         """The value of action a in state s."""
@@ -92,9 +95,11 @@ class VNetwork(eqx.Module):
         activation: Activation = "relu",
         initial: Initial = "fan_in",
     ):
-        rng, sizes = host_random(key), (observation_size, *hidden)
+        rng = host_random(key)
+        sizes = (observation_size, *hidden)
         self.hidden = tuple(Linear(rng, fan_in, fan_out, initial) for fan_in, fan_out in pairwise(sizes))
-        self.output, self.activation = Linear(rng, sizes[-1], 1, initial), activation
+        self.output = Linear(rng, sizes[-1], 1, initial)
+        self.activation = activation
 
     def __call__(self, s: Array) -> Array:
         """The value of state s."""
@@ -104,6 +109,6 @@ class VNetwork(eqx.Module):
 
 
 def shrink_output(network: Actor | BranchedCritic | QNetwork, factor: float = 0.1) -> Actor | BranchedCritic | QNetwork:
-    """The network with its output layer scaled down: ERL begins the learner's networks near zero, not the population's."""
+    """The network with its output layer scaled down, as in ERL the learner's networks begin, not the population's."""
     smaller = jax.tree.map(lambda leaf: factor * leaf, network.output)
     return eqx.tree_at(lambda n: n.output, network, smaller)

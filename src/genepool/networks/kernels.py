@@ -1,6 +1,6 @@
-"""What XLA does slowly on a CPU, written otherwise: products of matrices, ELU, layer norm. The values are the plain ones.
+"""Matrix products, ELU and layer norm, rewritten because XLA's plain forms are slow on a CPU. The values are the same.
 
-A product of rows with wide matrices of their own, on the host, is in `row_product`.
+`row_product` has the product on the host of a batch of rows, each with a wide matrix of its own.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,16 @@ from genepool.xla import WIDE, is_tall
 
 @jax.custom_vjp
 def matmul(x: Array, w: Array) -> Array:
-    """x @ w. XLA's x.T @ g is slow on a CPU, so the gradient copies x.T first: about 2 % off a DDPG update."""
+    """x @ w. Its gradient copies x.T before x.T @ g, for XLA's own transposed product is slow on a CPU."""
     return x @ w if x.ndim > 1 else _row_product(x, w)
 
 
 @jax.custom_batching.custom_vmap
 def _row_product(x: Array, w: Array) -> Array:
-    """x @ w of one state. Of many, each with a wide matrix of its own, one by one: XLA would hand out a batch of such products
-    to threads whose cores are busy with other players. The bits are the same, of one and of many.
+    """x @ w for one state. The bits are the same for one state and under vmap.
+
+    Under vmap, wide matrices are multiplied one by one: XLA would spread a batch of them over threads whose cores are
+    busy with other episodes.
     """
     return x @ w
 
@@ -35,8 +37,8 @@ def _row_products(count: int, batched: list[bool], x: Array, w: Array) -> tuple[
 
 
 def _product(shape: tuple[int, int]) -> Callable[[Array, Array], Array]:
-    """x @ w, written so that XLA makes the same of one and of many."""
-    if shape[1] == 1:  # it would make a sum of it
+    """x @ w, written so that XLA computes the same bits with and without vmap."""
+    if shape[1] == 1:  # XLA would turn a product with one column into a sum
         return lambda x, w: (x @ jnp.concatenate([w, w], axis=1))[:1]
     return (lambda x, w: w.T @ x) if is_tall(shape) else jnp.matmul
 
@@ -45,7 +47,8 @@ def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array
     x, w = saved
     if x.ndim == 1:
         return g @ w.T, jnp.outer(x, g)
-    rows, slopes = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+    rows = x.reshape(-1, x.shape[-1])
+    slopes = g.reshape(-1, g.shape[-1])
     if x.shape[-1] > g.shape[-1]:
         return g @ w.T, jax.lax.optimization_barrier(jax.lax.optimization_barrier(slopes.T) @ rows).T
     return g @ w.T, jax.lax.optimization_barrier(rows.T) @ slopes
@@ -56,7 +59,7 @@ matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)
 
 @jax.custom_vjp
 def elu(x: Array) -> Array:
-    """x where it is positive, else exp(x) - 1; the gradient reuses the exponential, so one that overflows does no harm."""
+    """x if it is positive, else exp(x) - 1. The gradient reuses the value, so that no overflow of exp spoils it."""
     return jnp.where(x > 0, x, jnp.exp(x) - 1.0)
 
 
@@ -69,7 +72,7 @@ elu.defvjp(_elu_forward, lambda y, g: (g * jnp.minimum(y + 1.0, 1.0),))
 
 
 def leaky_relu(x: Array) -> Array:
-    """x where it is positive, else 0.01 x."""
+    """x if it is positive, else 0.01 x."""
     return jnp.maximum(x, 0.01 * x)
 
 
@@ -81,21 +84,26 @@ def layer_norm(y: Array, gain: Array, shift: Array) -> Array:
 
 def _layer_norm_forward(y: Array, gain: Array, shift: Array) -> tuple[Array, tuple[Array, ...]]:
     n = y.shape[-1]
-    # XLA does not vectorise sums along rows, so a batch's are products with ones. Not those of one state: the order of
-    # a product's additions depends on how many rows there are, so under vmap on who is played beside.
-    along = (lambda x: x @ jnp.ones(n)) if y.ndim > 1 else jnp.sum
-    centred = y - (along(y) / n)[..., None]
-    std = jnp.sqrt(jnp.maximum(along(centred**2) / (n - 1), 1e-20))[..., None]
+    # XLA does not vectorise sums along rows, so a batch uses products with ones. A single state does not: a product
+    # adds in an order that depends on the number of rows, so under vmap on the other states of the batch.
+    row_sum = (lambda x: x @ jnp.ones(n)) if y.ndim > 1 else jnp.sum
+    centred = y - (row_sum(y) / n)[..., None]
+    std = jnp.sqrt(jnp.maximum(row_sum(centred**2) / (n - 1), 1e-20))[..., None]
     z = centred * (1.0 / (std + 1e-6))
     return gain * z + shift, (z, std, gain)
 
 
 def _layer_norm_backward(saved: tuple[Array, ...], g: Array) -> tuple[Array, Array, Array]:
     z, std, gain = saved
-    n, down = z.shape[-1], lambda x: jnp.sum(x.reshape(-1, x.shape[-1]), axis=0)
+    n = z.shape[-1]
     g_z = g * z
-    mean, slope = (g @ gain / n)[..., None], (g_z @ gain / (n - 1))[..., None]
-    return (gain * g - mean) * (1.0 / (std + 1e-6)) - z * (slope / std), down(g_z), down(g)
+    mean = (g @ gain / n)[..., None]
+    slope = (g_z @ gain / (n - 1))[..., None]
+    return (gain * g - mean) * (1.0 / (std + 1e-6)) - z * (slope / std), _column_sums(g_z), _column_sums(g)
+
+
+def _column_sums(x: Array) -> Array:
+    return jnp.sum(x.reshape(-1, x.shape[-1]), axis=0)
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)

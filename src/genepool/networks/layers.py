@@ -1,6 +1,6 @@
-"""Layers with array leaves only, and activations. Entry k along the last axis of every leaf belongs to unit k of the layer.
+"""Layers whose leaves are arrays, and activations. Layers take one state or a batch of them.
 
-An operator may therefore move a unit whole. Layers take one state or a batch of them.
+Entry k along the last axis of every leaf belongs to unit k of the layer, so an operator can copy a complete unit.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from jax import Array
 from genepool.networks.kernels import elu, layer_norm, leaky_relu, matmul
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "leaky_relu": leaky_relu, "elu": elu}
-HOST_ACTIVATIONS = {  # of NumPy's arrays
+HOST_ACTIVATIONS = {  # for NumPy arrays
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0.0),
     "leaky_relu": lambda x: np.maximum(x, 0.01 * x),
@@ -26,10 +26,11 @@ Initial = Literal["fan_in", "xavier"]
 
 
 def _affine(layer: "Linear | NormalisedLinear") -> Callable[[np.ndarray], np.ndarray]:
-    """What makes x W + b of several layers on the host, a state for each: all have a leading axis."""
-    from genepool.networks.row_product import affine  # here, for it takes a second that only those wait who need it
+    """A function that computes x W + b in NumPy for a batch of layers, one state each: all have a leading axis."""
+    from genepool.networks.row_product import affine  # here, for importing Numba is slow and few runs need it
 
-    w, b = layer.weight, layer.bias
+    w = layer.weight
+    b = layer.bias
 
     def values(x: np.ndarray) -> np.ndarray:
         y = np.empty(b.shape, np.float32)
@@ -40,7 +41,7 @@ def _affine(layer: "Linear | NormalisedLinear") -> Callable[[np.ndarray], np.nda
 
 
 class Linear(eqx.Module):
-    """y = x W + b, with W and b drawn from U(-1/sqrt(fan_in), 1/sqrt(fan_in)), or as Xavier has it and without bias."""
+    """y = x W + b. W and b are drawn from U(-1/sqrt(fan_in), 1/sqrt(fan_in)), or W by Xavier's rule with b = 0."""
 
     weight: Array  # [in, out]
     bias: Array  # [out]
@@ -48,16 +49,20 @@ class Linear(eqx.Module):
     def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int, initial: Initial = "fan_in"):
         xavier = initial == "xavier"
         limit = (6.0 / (fan_in + fan_out)) ** 0.5 if xavier else fan_in**-0.5
-        # drawn on the host: compiling a generator for every shape would take longer than a short training run
-        uniform = lambda *shape: jnp.asarray(rng.uniform(-1.0, 1.0, shape) * limit, jnp.float32)
-        self.weight, self.bias = uniform(fan_in, fan_out), jnp.zeros(fan_out) if xavier else uniform(fan_out)
+
+        def uniform(*shape: int) -> Array:
+            # drawn on the host: compiling a generator for every shape would take longer than a short training run
+            return jnp.asarray(rng.uniform(-1.0, 1.0, shape) * limit, jnp.float32)
+
+        self.weight = uniform(fan_in, fan_out)
+        self.bias = jnp.zeros(fan_out) if xavier else uniform(fan_out)
 
     def __call__(self, x: Array) -> Array:
         """The units' values."""
         return matmul(x, self.weight) + self.bias
 
     def host_batch(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The same on the host, of several layers with a state for each: all have a leading axis."""
+        """The same in NumPy for a batch of layers, one state each: all have a leading axis."""
         return _affine(self)
 
 
@@ -71,16 +76,21 @@ class NormalisedLinear(eqx.Module):
 
     def __init__(self, rng: np.random.Generator, fan_in: int, fan_out: int, initial: Initial = "fan_in"):
         linear = Linear(rng, fan_in, fan_out, initial)
-        self.weight, self.bias = linear.weight, linear.bias
-        self.gain, self.shift = jnp.ones(fan_out), jnp.zeros(fan_out)
+        self.weight = linear.weight
+        self.bias = linear.bias
+        self.gain = jnp.ones(fan_out)
+        self.shift = jnp.zeros(fan_out)
 
     def __call__(self, x: Array) -> Array:
         """The units' values."""
         return self.normalise(matmul(x, self.weight))
 
     def host_batch(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The same on the host, of several layers with a state for each: all have a leading axis."""
-        linear, gain, shift, n = _affine(self), self.gain, self.shift, self.bias.shape[-1]
+        """The same in NumPy for a batch of layers, one state each: all have a leading axis."""
+        linear = _affine(self)
+        gain = self.gain  # looked up once, for on a module that takes longer than in a local variable
+        shift = self.shift
+        n = self.bias.shape[-1]
 
         def values(x: np.ndarray) -> np.ndarray:
             y = linear(x)
@@ -91,10 +101,10 @@ class NormalisedLinear(eqx.Module):
         return values
 
     def normalise(self, y: Array) -> Array:
-        """Bias and layer norm, of a product that was already taken."""
+        """Bias and layer norm of y = x W."""
         return layer_norm(y + self.bias, self.gain, self.shift)
 
 
 def sizes_of(layers: Sequence[Linear | NormalisedLinear]) -> tuple[int, ...]:
-    """What goes into the first layer, and the units of each."""
+    """The inputs of the first layer, then the units of each layer."""
     return (layers[0].weight.shape[-2], *(layer.weight.shape[-1] for layer in layers))

@@ -1,6 +1,7 @@
 """Policies that draw their actions: the Gaussian and the categorical of PPO, A2C and GPO, as callable pytrees.
 
-What they are a distribution by, the mean and log std or the logits, is what their functions are given: it is computed once.
+A policy gives a distribution, `Normal` or `Categorical`. Probability, KL and entropy are methods of the distribution:
+the network is computed once for all of them.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,12 @@ MIN_LOG_STD = float(np.log(1e-6))
 class Normal(NamedTuple):
     """Independent normal distributions, one for each number of an action."""
 
-    mean: Array
-    log_std: Array
+    mean: Array  # [..., |A|]
+    log_std: Array  # [|A|], the same in all states
+
+    def take(self, rows: Array | slice) -> "Normal":
+        """The distributions of these rows of a batch."""
+        return Normal(self.mean[rows], self.log_std)
 
     def log_prob(self, action: Array) -> Array:
         """log pi(a|s) = -sum [ (a - m)^2 / (2 s^2) + log s + log(2 pi) / 2 ]."""
@@ -42,18 +47,23 @@ class Normal(NamedTuple):
 
 
 class Categorical(NamedTuple):
-    """One of several actions. An action is the row of numbers whose largest decides (see `Spaces.to_environment`)."""
+    """One of several actions. An action is a row of numbers, of which the largest decides (`Spaces.to_environment`)."""
 
-    logits: Array
+    logits: Array  # [..., |A|]
+
+    def take(self, rows: Array | slice) -> "Categorical":
+        """The distributions of these rows of a batch."""
+        return Categorical(self.logits[rows])
 
     def log_prob(self, action: Array) -> Array:
-        """log pi(a|s) of the action whose number is the largest; of equals the first."""
+        """log pi(a|s) of the action with the largest number; of equals the first."""
         chosen = jnp.argmax(action, axis=-1)
         return jnp.take_along_axis(jax.nn.log_softmax(self.logits), chosen[..., None], axis=-1)[..., 0]
 
     def kl(self, other: "Categorical") -> Array:
         """KL(self || other)."""
-        own, others = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(other.logits)
+        own = jax.nn.log_softmax(self.logits)
+        others = jax.nn.log_softmax(other.logits)
         return jnp.sum(jnp.exp(own) * (own - others), axis=-1)
 
     def entropy(self) -> Array:
@@ -63,39 +73,43 @@ class Categorical(NamedTuple):
 
 
 class Scale(eqx.Module):
-    """Mean and variance of the numbers seen so far, and how many those were (Chan et al. 1979)."""
+    """Mean, variance and count of all rows so far (Chan et al. 1979)."""
 
     mean: Array
     variance: Array
     count: Array
 
     def __call__(self, x: Array) -> Array:
-        """(x - mean) / std, within [-10, 10]. Nothing is learnt through it."""
+        """(x - mean) / std, clipped to [-10, 10]. No gradient passes through mean and std."""
         mean, variance = jax.lax.stop_gradient((self.mean, self.variance))
         return jnp.clip((x - mean) * jax.lax.rsqrt(variance + 1e-8), -10.0, 10.0)
 
-    def seen(self, rows: Array) -> "Scale":
+    def updated(self, rows: Array) -> "Scale":
         """The scale after these rows, [n, ...]."""
-        n, apart = rows.shape[0], jnp.mean(rows, axis=0) - self.mean
+        n = rows.shape[0]
+        difference = jnp.mean(rows, axis=0) - self.mean
         count = self.count + n
-        among = self.variance * self.count + jnp.var(rows, axis=0) * n
-        return Scale(self.mean + apart * n / count, (among + apart**2 * self.count * n / count) / count, count)
+        squares = self.variance * self.count + jnp.var(rows, axis=0) * n
+        variance = (squares + difference**2 * self.count * n / count) / count
+        return Scale(self.mean + difference * n / count, variance, count)
 
 
 def new_scale(size: int | tuple[int, ...]) -> Scale:
-    """Nothing seen; the first rows decide."""
+    """The scale before any row. Its count is so small that the first rows decide."""
     return Scale(jnp.zeros(size), jnp.ones(size), jnp.full((), 1e-4))
 
 
 class StochasticPolicy(eqx.Module):
-    """A plain network that says how its actions are distributed: Gaussian with a std of its own, the same in all states (GPO), or
-    categorical where actions are discrete. Without noise it takes the likeliest action.
+    """A plain network that gives the distribution of actions. Without noise it takes the likeliest action.
+
+    The distribution is Gaussian with a learnt std that is the same in all states (GPO), or categorical if actions are
+    discrete.
     """
 
     hidden: tuple[Linear, ...]
     output: Linear
     log_std: Array | None  # none: the outputs are logits
-    scale: Scale | None  # of observations, where they are normalised
+    scale: Scale | None  # of observations, if they are normalised
     activation: Activation = eqx.field(static=True)
 
     def __init__(
@@ -109,7 +123,8 @@ class StochasticPolicy(eqx.Module):
         activation: Activation = "tanh",
         output_scale: float = 1.0,
     ):
-        rng, sizes = host_random(key), (observation_size, *hidden)
+        rng = host_random(key)
+        sizes = (observation_size, *hidden)
         self.hidden = tuple(Linear(rng, fan_in, fan_out, "xavier") for fan_in, fan_out in pairwise(sizes))
         output = Linear(rng, sizes[-1], action_size, "xavier")
         self.output = jax.tree.map(lambda leaf: output_scale * leaf, output)
@@ -118,7 +133,7 @@ class StochasticPolicy(eqx.Module):
         self.activation = activation
 
     def __call__(self, s: Array) -> Array:
-        """The likeliest action; of discrete ones, the logits, whose largest decides."""
+        """The likeliest action. For discrete actions these are the logits, of which the largest decides."""
         return self.distribution(s)[0]
 
     def distribution(self, s: Array) -> Normal | Categorical:
@@ -130,8 +145,9 @@ class StochasticPolicy(eqx.Module):
         return Categorical(y) if self.log_std is None else Normal(y, jnp.maximum(self.log_std, MIN_LOG_STD))
 
     def explore(self, s: Array, noise: Array) -> Array:
-        """The action of a draw of `draw_noise`: m + s z, or by Gumbel's trick the largest of logits + noise. Further numbers of
-        the draw are others' (an expert's).
+        """The action of a draw of `draw_noise`: m + s z, or by Gumbel's trick the largest of logits + noise.
+
+        A draw may be wider than an action: an expert uses the last number to choose a parent.
         """
         found = self.distribution(s)
         own = noise[..., : found[0].shape[-1]]
@@ -144,5 +160,5 @@ class StochasticPolicy(eqx.Module):
 
 
 def draw_noise(rng: np.random.Generator, shape: tuple[int, ...], discrete: bool) -> np.ndarray:
-    """What actions are drawn by: standard normal numbers, or Gumbel's."""
+    """The random numbers that actions are drawn by: standard normal, or Gumbel for discrete actions."""
     return (rng.gumbel(size=shape) if discrete else rng.standard_normal(shape)).astype(np.float32)

@@ -1,6 +1,6 @@
-"""Pytrees of arrays as files: safetensors for the arrays, JSON for the facts beside them, and never a pickle.
+"""Pytrees of arrays as files: safetensors for the arrays, JSON for the facts about them, and never a pickle.
 
-A file appears whole or not at all, and carries a digest of everything in it, so that a damaged one is refused.
+A file is written completely or not at all. It holds a digest of its contents, so that a damaged file is refused.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from genepool.errors import UserError
 
 
 def save(path: Path, tree: Any, facts: dict[str, Any]) -> None:
-    """Write the tree and the facts: to a temporary file, synced, then renamed."""
+    """Write the tree and the facts to a temporary file, sync it, then rename it."""
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in _named(_trimmed(tree)).items()}
-    # one entry, for safetensors writes several in an order of its own and the same run is to give the same file
+    # one entry: safetensors writes several in no fixed order, and the same run must give the same file
     metadata = {"genepool": json.dumps({"facts": facts, "digest": _digest(arrays, facts)})}
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -33,12 +33,12 @@ def save(path: Path, tree: Any, facts: dict[str, Any]) -> None:
         sync(path.parent)
     except (OSError, safetensors.SafetensorError) as error:
         raise UserError(
-            f"cannot write {path} ({_line(error)}): make room, then resume; what was there before still is"
+            f"cannot write {path} ({_line(error)}): make room, then resume; the older files are still there"
         ) from None
 
 
 def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
-    """The tree and the facts of a file. `like` is a tree of the same structure, of arrays or of their shapes."""
+    """The tree and the facts of a file. `like` is a tree of the same structure that holds arrays or their shapes."""
     arrays, facts = read(path)
     expected = _named(like)
     if arrays.keys() != expected.keys():
@@ -51,11 +51,11 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays by name and the facts of a file, once its digest is found right."""
+    """The arrays by name and the facts of a file. Refused if its digest is wrong."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dictionary
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dictionary
     except FileNotFoundError:
         raise UserError(f"there is no file {path}: `genepool runs` shows what is there") from None
     except (safetensors.SafetensorError, OSError, ValueError, UnicodeDecodeError) as error:
@@ -64,16 +64,16 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise UserError(f"{path} was not written by genepool: give a run folder or a file from one")
     try:
         entry = json.loads(metadata["genepool"])
-        whole = entry["digest"] == _digest(arrays, entry["facts"])
+        intact = entry["digest"] == _digest(arrays, entry["facts"])
     except (ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
+        intact = False
+    if not intact:
         raise UserError(f"{path} is damaged (its digest is wrong): use another copy of it")
     return arrays, entry["facts"]
 
 
 def sync(path: Path) -> None:
-    """Have the file or the folder on disk before going on."""
+    """Wait until the file or the folder is on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # some file systems cannot sync a folder
@@ -83,14 +83,15 @@ def sync(path: Path) -> None:
 
 
 def _named(tree: Any) -> dict[str, Any]:
-    rows = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in rows}
+    """The leaves of a tree by their paths."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
 def _trimmed(tree: Any) -> Any:
-    """The tree with the rows of its rings that were never written left out."""
+    """The tree, its rings without the rows that were never written."""
 
-    def trim(node):
+    def trim(node: Any) -> Any:
         if not isinstance(node, Buffer) or node.size.ndim:
             return node
         return Buffer(jax.tree.map(lambda leaf: np.asarray(leaf)[: int(node.size)], node.data), node.size, node.cursor)
@@ -99,10 +100,12 @@ def _trimmed(tree: Any) -> Any:
 
 
 def _fitted(path: Path, name: str, array: np.ndarray, like: Any) -> Any:
+    """The array in the shape of `like`. A ring that was trimmed gets its empty rows back."""
     shorter = 0 < array.ndim == like.ndim and array.shape[1:] == like.shape[1:] and len(array) <= like.shape[0]
     if (array.shape != like.shape and not shorter) or array.dtype != like.dtype:
         raise UserError(
-            f"{path} belongs to another configuration ({name} is {array.shape}, not {like.shape}): resume it in its own run folder"
+            f"{path} belongs to another configuration ({name} is {array.shape}, not {like.shape}): "
+            "resume it in its own run folder"
         )
     if array.shape != like.shape:
         array = np.concatenate([array, np.zeros((like.shape[0] - len(array), *array.shape[1:]), array.dtype)])
@@ -118,4 +121,5 @@ def _digest(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> str:
 
 
 def _line(error: Exception) -> str:
+    """The first line of an error's message."""
     return str(error).strip().splitlines()[0][:100] if str(error).strip() else type(error).__name__

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a live panel in a terminal, a line per generation elsewhere."""
+"""What is shown while a run trains: a live panel in a terminal, a line per generation elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -20,10 +20,12 @@ class Display:
     """Shows a run. Used as a context: `with Display(run) as show: for record in run: show(record)`."""
 
     def __init__(self, run: Run, console: Console):
-        self.run, self.console = run, console
+        self.run = run
+        self.console = console
         self.scores: list[float] = []
         self.record: dict[str, Any] = {}
-        self.begun, self.first_frames = time.monotonic(), run.frames
+        self.begun = time.monotonic()
+        self.first_frames = run.frames
         self.live = Live(console=console, get_renderable=self._panel, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> "Display":
@@ -58,7 +60,8 @@ class Display:
         return max(0, self.run.frames_wanted - self.run.frames) / pace if pace > 0 else None
 
     def _facts(self) -> list[tuple[str, str]]:
-        record, run = self.record, self.run
+        run = self.run
+        record = self.record
         fitness = record.get("fitness") or [float("nan")]
         return [
             ("generation", str(run.generation)),
@@ -88,15 +91,16 @@ class Display:
 
 
 def test_score(record: dict[str, Any]) -> float | None:
-    """The mean test return of a generation's champion, or of the learner where it is alone."""
+    """The mean test return of a generation's champion, or of the learner if there is no champion."""
     returns = record.get("champion_test") or record.get("learner_test")
     return fmean(returns) if returns else None
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """A curve of one line."""
+    """A curve in one line of text."""
     values = list(values)[-width:]
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     step = (high - low) / (len(BLOCKS) - 1) or 1.0
     return f"{''.join(BLOCKS[round((v - low) / step)] for v in values)}  {low:.0f} to {high:.0f}"
 

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -15,17 +16,19 @@ from typing import Any
 
 from genepool.errors import UserError
 
+CONFIG_NAME = "config.json"
+METRICS_NAME = "metrics.jsonl"
 KEPT = 2  # checkpoints
-CLOCKED = ("seconds", "wall", "moments")  # of a record, what tells the time; all else is the same whenever it is played
+CLOCKED = ("seconds", "wall", "moments")  # the keys of a record that hold times; all others depend on the seed alone
 
 
 class Folder:
-    """A run on disk. Whatever is in it was written whole."""
+    """A run on disk. Every file in it is complete."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        self.config_file = self.path / "config.json"
-        self.metrics_file = self.path / "metrics.jsonl"
+        self.config_file = self.path / CONFIG_NAME
+        self.metrics_file = self.path / METRICS_NAME
         self.champion_file = self.path / "champion.safetensors"
         self.curve_file = self.path / "curve.png"
 
@@ -47,17 +50,18 @@ class Folder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What the run was started with."""
+        """The configuration that the run was started with."""
         if not self.path.is_dir():
             raise UserError(f"there is no run folder {self.path}: `genepool runs` shows what is there")
         try:
             config = json.loads(self.config_file.read_text())
-            return config if isinstance(config, dict) and "algorithm" in config else {}["algorithm"]
+            _ = config["algorithm"]
+            return config
         except FileNotFoundError:
             raise UserError(
                 f"{self.path} is no run folder (it has no config.json): `genepool runs` shows what is there"
             ) from None
-        except (ValueError, KeyError, OSError):
+        except (ValueError, KeyError, TypeError, OSError):
             raise UserError(f"{self.config_file} is damaged: restore it, or start a new run") from None
 
     def extend(self, frames: int) -> None:
@@ -66,11 +70,11 @@ class Folder:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """One record per generation. A last line that a crash cut short is left out."""
+        """One record per generation, without a last line that a crash cut short."""
         return list(self.each_record())
 
     def each_record(self) -> Iterator[dict[str, Any]]:
-        """The records one at a time, for those of a long run are better not held all at once."""
+        """The records one at a time: those of a long run take much memory."""
         if not self.metrics_file.exists():
             return
         with self.metrics_file.open("rb") as file:
@@ -92,19 +96,19 @@ class Folder:
             file.write(json.dumps(record) + "\n")
 
     def keep_records(self, count: int) -> None:
-        """Drop the records that came after the checkpoint: those generations will be lived again."""
+        """Drop the records after the checkpoint: those generations are trained again."""
         lines = self.metrics_file.read_text().splitlines(keepends=True) if self.metrics_file.exists() else []
-        whole = [line for line in lines if line.endswith("\n")]
-        if len(whole) < count:
+        complete = [line for line in lines if line.endswith("\n")]
+        if len(complete) < count:
             raise UserError(
-                f"{self.metrics_file} has {len(whole)} of the checkpoint's {count} records: restore it to resume"
+                f"{self.metrics_file} has {len(complete)} of the checkpoint's {count} records: restore it to resume"
             )
         if len(lines) != count:
-            self._write(self.metrics_file, "".join(whole[:count]))
+            self._write(self.metrics_file, "".join(complete[:count]))
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The checkpoints there are, oldest first."""
+        """The checkpoints in the folder, oldest first."""
         return sorted((self.path / "checkpoints").glob("*.safetensors"))
 
     def save_checkpoint(self, generation: int, state: Any, facts: dict[str, Any]) -> None:
@@ -117,10 +121,10 @@ class Folder:
             old.unlink()
 
     def load_checkpoint(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
-        """The newest state and its facts, or nothing if the run never came to write one."""
+        """The newest state and its facts; None if the run has no checkpoint."""
         from genepool.runs import checkpoint
 
-        for unfinished in self.path.rglob("*.tmp"):  # what a kill cut short
+        for unfinished in self.path.rglob("*.tmp"):  # left by a run that was killed
             unfinished.unlink()
         if not self.checkpoints:
             return None
@@ -142,9 +146,10 @@ class Folder:
 
 
 def summary(folder: Folder) -> tuple[str, ...]:
-    """A run in a row: preset, task, seed, frames, frames wanted, last tests of champion and learner."""
+    """A run in a row: preset, task, seed, frames, frames wanted, and the last tests of champion and learner."""
     try:
-        config, records = folder.config, folder.records
+        config = folder.config
+        records = folder.records
     except UserError:
         return ("damaged", "", "", "", "", "", "")
     tests = []
@@ -155,15 +160,19 @@ def summary(folder: Folder) -> tuple[str, ...]:
     return config["preset"], config["task"], str(config["seed"]), f"{frames:,}", f"{config['frames']:,}", *tests
 
 
+def file_name(text: str) -> str:
+    """The text with a dash for every character that a file's name should not have."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in text)
+
+
 def default_path(preset: str, task: str, seed: int) -> Path:
     """runs/<preset>-<task>-s<seed>-<time> under the current folder."""
-    tidy = "".join(c if c.isalnum() or c in "-_." else "-" for c in task)
-    return Path("runs") / f"{preset}-{tidy}-s{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / f"{preset}-{file_name(task)}-s{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
-    """What a figure of the run depends on besides its configuration."""
-    from genepool.cores import cores  # and JAX with it, which reading records does not need
+    """What the run's results depend on besides its configuration: versions, machine, commit, XLA's flags."""
+    from genepool.cores import cores  # here, because it imports JAX, which a reader of records does not need
 
     versions = {"python": platform.python_version()} | task_versions
     versions |= {name: metadata.version(name) for name in ("genepool", "jax", "jaxlib", "equinox", "numpy", "numba")}
@@ -182,14 +191,8 @@ def circumstances(task_versions: dict[str, str]) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the working folder, where there is one."""
-    answer = (
-        subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        if _has_git()
-        else None
-    )
-    return answer.stdout.strip() or None if answer and answer.returncode == 0 else None
-
-
-def _has_git() -> bool:
-    return any((Path(folder) / "git").exists() for folder in os.environ.get("PATH", "").split(os.pathsep))
+    """The commit of the working folder; None without git or outside a repository."""
+    if not shutil.which("git"):
+        return None
+    answer = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or None if answer.returncode == 0 else None

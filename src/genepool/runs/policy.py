@@ -1,4 +1,4 @@
-"""A trained policy on its own: saved, loaded, and asked for actions the way Stable-Baselines3 asks."""
+"""A trained policy: saved, loaded, and asked for actions as in Stable-Baselines3."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,23 +10,26 @@ import numpy as np
 from genepool.environments.spaces import Spaces
 from genepool.errors import UserError
 from genepool.networks import ACTIVATIONS, Actor
-from genepool.runs import checkpoint
 from genepool.networks.stochastic import StochasticPolicy
+from genepool.runs import checkpoint
 
 
 class Policy:
     """An actor and the range of its task's actions."""
 
     def __init__(self, actor: Actor | StochasticPolicy, spaces: Spaces, facts: dict[str, Any] | None = None):
-        self.actor, self.spaces, self.facts = actor, spaces, facts or {}
+        self.actor = actor
+        self.spaces = spaces
+        self.facts = facts or {}
         self._act = jax.jit(lambda rows: actor(rows))
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[np.ndarray, None]:
-        """The actions for one observation or a batch, in the environment's own range; of discrete ones, integers.
+        """The actions for one observation or a batch, in the environment's range; integers if actions are discrete.
 
-        The signature is Stable-Baselines3's. The policy is deterministic and has no state, so the rest is ignored.
+        The signature is Stable-Baselines3's. The policy is deterministic and has no state: the other arguments are
+        ignored.
         """
         observation = np.asarray(observation, np.float32)
         shape = self.spaces.observation_shape
@@ -37,10 +40,10 @@ class Policy:
             )
         rows = observation.reshape(-1, self.spaces.observation_size)
         actions = self.spaces.to_environment(np.asarray(self._act(rows)))
-        return (actions[0, ...] if single else actions), None  # an array, also of one discrete action
+        return (actions[0, ...] if single else actions), None  # an array, also for one discrete action
 
     def save(self, path: str | Path) -> None:
-        """Write it as safetensors and JSON."""
+        """Write the policy as safetensors and JSON."""
         actor = self.actor
         network = {"sizes": actor.sizes, "activation": actor.activation}
         if isinstance(actor, StochasticPolicy):
@@ -63,7 +66,7 @@ def load(path: str | Path) -> Policy:
     facts = facts["policy"]
     observation_size, *hidden, action_size = facts["sizes"]
     if facts["activation"] not in ACTIVATIONS:
-        raise UserError(f"{file} has units {facts['activation']!r} that are not here: it is from another version")
+        raise UserError(f"{file} has unknown units {facts['activation']!r}: load it with the version that wrote it")
     sizes = jax.random.key(0), observation_size, action_size, hidden
     if "discrete" in facts:
         like = StochasticPolicy(*sizes, facts["discrete"], facts["normalise"], facts["activation"])

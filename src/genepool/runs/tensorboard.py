@@ -1,4 +1,4 @@
-"""TensorBoard events of a run. The one importer of tensorboardX, when a run asks for it."""
+"""TensorBoard events of a run. Only this module imports tensorboardX, and only if a run asks for it."""
 
 from pathlib import Path
 from statistics import fmean
@@ -8,7 +8,7 @@ from genepool.errors import UserError
 
 
 class Events:
-    """Writes a record's numbers under the names that people plot, against frames."""
+    """Writes a record's numbers against frames."""
 
     def __init__(self, path: Path):
         try:

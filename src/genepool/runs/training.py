@@ -1,4 +1,4 @@
-"""Training from beginning to end: a run is iterated over, one generation at a time, and resumes to the last bit."""
+"""Training: a run is iterated over, one generation at a time. After a resume it gives the same bits."""
 
 import time
 import warnings
@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from genepool.environments.task import Task
-from genepool.errors import UserError
+from genepool.errors import check_seed
 from genepool.parts import described
 from genepool.protocols import Algorithm, Workers
 from genepool.runs.folder import Folder, circumstances, default_path
@@ -26,12 +26,12 @@ SECONDS_BETWEEN_CHECKPOINTS = 180.0
 
 
 class Run:
-    """A training run. It trains while it is iterated over, and goes on to its end when its champion is asked for."""
+    """A training run. Iterating over it trains; asking for its champion trains to the end."""
 
     def __init__(
         self, folder: Folder, algorithm: Algorithm, workers: Workers | str | None = None, address: str | None = None
     ):
-        self._followed = True  # until it is whole: what could not be made need not warn
+        self._is_used = True  # until the end of __init__: a run that could not be made must not warn
         config = folder.config
         self.folder = folder
         self.algorithm = algorithm
@@ -43,54 +43,58 @@ class Run:
         self._restore()
         self.workers = open_workers(workers or config.get("workers", "local"), algorithm.task, address)
         self.where = getattr(self.workers, "name", type(self.workers).__name__)
-        # tests are played here where the workers are busy with candidates that nobody waits for
+        # an asynchronous run leaves candidates at work, so its tests are played in this process
         self._testers = self.workers if self.schedule == "synchronous" else LocalWorkers(algorithm.task)
         self.clock = Clock()
         self.events = Events(folder.path) if config.get("tensorboard") else None
         self.stopped = False
-        self._followed = False
+        self._is_used = False
 
     def __del__(self):
-        if not getattr(self, "_followed", True) and not self.done:
+        if not getattr(self, "_is_used", True) and not self.done:
             warnings.warn(
-                f"the run {self.folder.path} was begun but never followed, so nothing was trained: iterate over it "
+                f"the run {self.folder.path} was never iterated over, so nothing was trained: iterate over it "
                 "(for record in run: ...), or call genepool.train, which trains to the end",
                 stacklevel=2,
             )
 
     def _restore(self) -> None:
+        """Take state and counts from the newest checkpoint, or begin anew."""
         fresh = self.algorithm.init(jax.random.fold_in(self._key, 0))
         found = self.folder.load_checkpoint(fresh)
-        if found:  # the candidates that were out when it was written are asked for again
+        if found:  # candidates that were out when the checkpoint was written are issued again
             found = (self.algorithm.forget_workers(found[0]), found[1])
         self.state, facts = found or (fresh, {"generation": 0, "frames": 0, "ledger": {}, "wall": 0.0})
-        self.generation, self.frames, self.ledger = facts["generation"], facts["frames"], facts["ledger"]
+        self.generation = facts["generation"]
+        self.frames = facts["frames"]
+        self.ledger = facts["ledger"]
         self.wall = facts["wall"]
-        self._saved = (self.generation if found else -1, time.monotonic())  # of the last checkpoint
+        self._saved_generation = self.generation if found else -1  # of the last checkpoint
+        self._saved_at = time.monotonic()
         self.folder.keep_records(self.generation)
 
     @property
     def done(self) -> bool:
-        """Whether the frames asked for have been played."""
+        """Whether all frames have been played."""
         return self.frames >= self.frames_wanted
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Train, handing out each generation's record, until the frames are played or `stop` is called."""
-        self._followed = True
+        """Train, and yield the record of each generation, until all frames are played or `stop` is called."""
+        self._is_used = True
         try:
             while not self.done and not self.stopped:
                 record = self._generation()
                 self.folder.append(record)
                 if self.events:
                     self.events.write(record)
-                if time.monotonic() - self._saved[1] > SECONDS_BETWEEN_CHECKPOINTS:
+                if time.monotonic() - self._saved_at > SECONDS_BETWEEN_CHECKPOINTS:
                     self.save()
                 self.clock.phase = "between"
                 yield record
             self.save()
             self.clock.phase = "done" if self.done else "stopped"
         except BaseException:
-            # between generations, and until any outcome is told, the state is whole; later its replay is half written
+            # the state is consistent between generations and until the first `tell`; later its replay is half written
             if self.clock.phase == "between" or (self.clock.phase == "acting" and self.schedule == "synchronous"):
                 self.save()
             raise
@@ -99,33 +103,35 @@ class Run:
             self._testers.close()
 
     def stop(self) -> None:
-        """Stop after the generation that is under way; everything is saved then."""
+        """Stop after the current generation, and save everything then."""
         self.stopped = True
 
     @property
     def champion(self) -> Policy:
-        """The fittest policy of the last generation. Trains first what is still to be trained."""
+        """The champion at the end of training. Trains to the end first."""
         for _ in self:
             pass
         return self.policy()
 
     def policy(self) -> Policy:
-        """The best policy as the run stands now: the population's champion, or the learner where it is alone."""
+        """The best policy so far: the population's champion, or the learner if it is alone."""
         actor = self.algorithm.champion(self.state)
         facts = {"task": self.algorithm.task.id, "preset": self.preset, "seed": self.seed, "frames": self.frames}
         return Policy(jax.tree.map(jax.numpy.asarray, actor), self.algorithm.task.spaces, facts)
 
     def save(self) -> None:
-        """Write a checkpoint and the champion, unless this generation's are there."""
-        if self.generation == 0 or self._saved[0] == self.generation:
+        """Write a checkpoint and the champion, unless this generation has them already."""
+        if self.generation == 0 or self._saved_generation == self.generation:
             return
         with self.clock("saving"):
             facts = {"generation": self.generation, "frames": self.frames, "ledger": self.ledger, "wall": self.wall}
             self.folder.save_checkpoint(self.generation, self.state, facts)
             self.policy().save(self.folder.champion_file)
-        self._saved = (self.generation, time.monotonic())
+        self._saved_generation = self.generation
+        self._saved_at = time.monotonic()
 
     def _generation(self) -> dict[str, Any]:
+        """Train one generation, test it, and return its record."""
         begun = time.perf_counter()
         self.clock.clear()
         k_generation, k_test = jax.random.split(jax.random.fold_in(self._key, self.generation + 1))
@@ -141,17 +147,18 @@ class Run:
         return self._record(outcomes, tests) | ({"moments": moments} if moments else {})
 
     def _tests(self, key: jax.Array) -> list[Outcome]:
-        """Fresh episodes of the policies worth testing, at the algorithm's own intervals and at the end."""
+        """Fresh episodes of the algorithm's policies, every `test_every` generations and at the end."""
         if self.generation % self.algorithm.test_every and not self.done:
             return []
         rng = host_random(key)
-        seeds = lambda: tuple(rng.integers(2**31 - 1, size=self.algorithm.test_episodes).tolist())
-        policies = self.algorithm.policies(self.state).items()
-        return self._testers.map(
-            [Candidate(Individual(actor, None), seeds(), purpose=f"{name} test") for name, actor in policies]
-        )
+        candidates = []
+        for name, actor in self.algorithm.policies(self.state).items():
+            seeds = tuple(rng.integers(2**31 - 1, size=self.algorithm.test_episodes).tolist())
+            candidates.append(Candidate(Individual(actor, None), seeds, purpose=f"{name} test"))
+        return self._testers.map(candidates)
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
+        """Add the frames of each outcome to the ledger, under the purpose of its candidate."""
         for outcome in outcomes:
             purpose = outcome.candidate.purpose
             self.ledger[purpose] = self.ledger.get(purpose, 0) + outcome.frames
@@ -176,6 +183,7 @@ class Run:
 
 
 def _ancestry(outcome: Outcome) -> dict[str, Any]:
+    """What a record says of a candidate: its origin, its parents, and its returns."""
     candidate = outcome.candidate
     return {
         "number": candidate.number,
@@ -198,25 +206,32 @@ def start(
     tensorboard: bool = False,
     address: str | None = None,
 ) -> Run:
-    """Begin a run of `frames` counted frames (none: the algorithm's own budget) in a new run folder.
+    """Begin a run of `frames` counted frames in a new run folder. None: as many as the algorithm's budget.
 
-    It trains while it is iterated over, and hands out a record for each generation:
+    Iterating over the run trains it, and yields a record for each generation:
 
         for record in genepool.start(genepool.pderl("Swimmer-v5"), frames=100_000):
             print(record["frames"], max(record["fitness"]))
     """
     frames = positive(algorithm.budget if frames is None else frames)
-    if seed < 0:
-        raise UserError(f"the seed must be 0 or more, not {seed}")
+    check_seed(seed)
     folder = Folder(run or default_path(algorithm.preset, algorithm.task.id, seed))
-    own = {"preset": algorithm.preset, "task": algorithm.task.id, "frames": frames, "seed": seed}
-    own |= {"engine": algorithm.task.engine, "tensorboard": tensorboard, "schedule": algorithm.schedule}
-    own["workers"] = workers if isinstance(workers, str) else "local"  # your own must be given again
-    own |= {"algorithm": described(algorithm)} | circumstances(algorithm.task.versions())
+    config = {
+        "preset": algorithm.preset,
+        "task": algorithm.task.id,
+        "frames": frames,
+        "seed": seed,
+        "engine": algorithm.task.engine,
+        "tensorboard": tensorboard,
+        "schedule": algorithm.schedule,
+        "workers": workers if isinstance(workers, str) else "local",  # the user's own must be given again
+        "algorithm": described(algorithm),
+    }
+    config |= circumstances(algorithm.task.versions())
     folder.check_new()
-    opened = open_workers(workers, algorithm.task, address)  # before the folder is made, for they may be refused
+    opened = open_workers(workers, algorithm.task, address)  # before the folder is made: workers may be refused
     try:
-        folder.create(own)
+        folder.create(config)
         return Run(folder, algorithm, opened)
     except BaseException:
         opened.close()
@@ -231,10 +246,10 @@ def resume(
     address: str | None = None,
     parts: Sequence[type] = (),
 ) -> Run:
-    """Go on with a run from its last checkpoint, exactly as if it had never stopped: iterate over what is returned.
+    """Go on with a run from its last checkpoint, exactly as if it had never stopped. Iterate over the returned run.
 
-    A run folder holds no code. A run on an environment of the user's own needs `task` again, and one with parts of the
-    user's own their classes, as `parts`. `frames` trains it further than it was first meant to.
+    A run folder holds no code. For an environment of your own give `task` again; for parts of your own give their
+    classes as `parts`. `frames` replaces the number of frames that the run was started with.
     """
     folder = Folder(run)
     config = folder.config

@@ -9,7 +9,7 @@ from genepool.workers.local import LocalWorkers
 
 
 def worker_count(workers: str) -> int | None:
-    """N of "ray:N", nothing for "local"."""
+    """N of "ray:N"; None for "local"."""
     kind, _, count = workers.partition(":")
     if workers == "local":
         return None
@@ -21,7 +21,7 @@ def worker_count(workers: str) -> int | None:
 
 
 def open_workers(workers: Workers | str, task: Task, address: str | None = None) -> Workers:
-    """The workers by name; your own as they are."""
+    """The workers of this name. Workers that are objects already are returned as they are."""
     if not isinstance(workers, str):
         return workers
     count = worker_count(workers)

@@ -1,4 +1,4 @@
-"""The far side of a crew: a process that plays the batches it is sent, until nobody is there to send any."""
+"""The main function of a worker process: it plays the batches that it is sent, until the sender is gone."""
 
 import os
 import signal
@@ -6,31 +6,32 @@ import sys
 from contextlib import suppress
 from functools import partial
 
+from genepool.acting.episodes import play
 from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.protocols import Engine
-from genepool.workers import processes as crew
-from genepool.workers.local import play
+from genepool.workers.processes import receive, send
 from genepool.xla import apply_settings
 
 
 def main() -> None:
-    """Answer batches on standard input with what comes of them, on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that hired this one
-    inlet, outlet = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what an environment prints is no answer
+    """Read batches from standard input and write their results to standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    inlet = sys.stdin.buffer
+    outlet = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that what an environment prints is not read as a result
     engines: dict[Task, Engine] = {}
-    say = partial(crew.send, outlet)
+    answer = partial(send, outlet)
     with suppress(EOFError, BrokenPipeError):
-        apply_settings(crew.receive(inlet))
-        say(True)
+        apply_settings(receive(inlet))
+        answer(True)
         while True:
             try:
-                task, batch = crew.receive(inlet)
+                task, batch = receive(inlet)
                 if task not in engines:
                     engines[task] = task.open()
-                say(play(task, engines[task], 1, batch))
+                answer(play(task, engines[task], 1, batch))
             except UserError as error:
-                say(error)
+                answer(error)
             except (AttributeError, ImportError):  # an actor of a class that only the other process knows
-                say(None)
+                answer(None)

@@ -1,7 +1,8 @@
-"""A crew: processes that play beside this one, for the threads of one process take turns at all that is Python.
+"""Worker processes of this machine: they play batches of rollouts while this process plays others.
 
-A process takes a while to start, so none is hired before this one has played alone for as long. Who has no mates yet, or loses
-one, plays alone and gets the same bits.
+Threads would not do: in one process they take turns at all that is Python. A process takes seconds to start, so the
+first ones start only after this process has played alone for as long. Without worker processes, or after one is lost,
+this process plays alone and gets the same bits.
 """
 
 import atexit
@@ -16,47 +17,46 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from genepool.acting.episodes import Rollout, RolloutResult
 from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.xla import process_settings
 
-PATIENCE = 5.0  # seconds of playing alone before mates are hired
-START = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from genepool.workers.process_main import main; main()"
+PATIENCE = 5.0  # seconds of playing alone before processes are started
+PIPE_BYTES = 2**20  # what one side can write before the other reads
+START = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from genepool.workers.process_main import main; main()"
+)
 
-_lock = threading.Lock()
-_free: list["Mate"] = []  # those that nobody plays with
-_hired = 0
-_alone = 0.0  # seconds that could have been shared
 
-
-class Mate:
-    """Another process that plays batches. It ends with this one."""
+class WorkerProcess:
+    """Another process that plays batches of rollouts. It ends with this one."""
 
     def __init__(self):
-        shared, pipe = process_settings(), subprocess.PIPE
-        environment = os.environ | shared["environment"]
+        settings = process_settings()
         self.process = subprocess.Popen(
             [sys.executable, "-c", START],
-            stdin=pipe,
-            stdout=pipe,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
-            pipesize=2**20,  # bytes that one side need not wait for the other with
+            env=os.environ | settings["environment"],
+            pipesize=PIPE_BYTES,
         )
         self.ready = False
-        self.greeting = threading.Thread(target=self._greet, args=(shared,), name="mate", daemon=True)
-        self.greeting.start()
+        self.starting = threading.Thread(target=self._start, args=(settings,), name="worker process", daemon=True)
+        self.starting.start()
 
-    def _greet(self, shared: dict[str, Any]) -> None:
+    def _start(self, settings: dict[str, Any]) -> None:
         try:
-            pickle.dump(shared["path"], self.process.stdin)
-            send(self.process.stdin, shared)
+            pickle.dump(settings["path"], self.process.stdin)
+            send(self.process.stdin, settings)
             self.ready = receive(self.process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             self.close()
 
-    def play(self, task: Task, batch: Sequence[Any]) -> list[Any] | None:
-        """What comes of the tickets of a batch; none, if it cannot be played there."""
+    def play(self, task: Task, batch: Sequence[Rollout]) -> list[RolloutResult] | None:
+        """The results of a batch; None if it cannot be played there. The process is closed then."""
         try:
             send(self.process.stdin, (task, batch))
             answer = receive(self.process.stdout)
@@ -69,9 +69,11 @@ class Mate:
         return answer
 
     def peak(self) -> int:
-        """The most bytes of memory that it has held; nothing where the system does not say."""
+        """The most bytes of memory that it has held; 0 where the system does not say."""
         status = Path(f"/proc/{self.process.pid}/status")
-        return 1024 * int(status.read_text().partition("VmHWM:")[2].split()[0]) if self.ready and status.exists() else 0
+        if not self.ready or not status.exists():
+            return 0
+        return 1024 * int(status.read_text().partition("VmHWM:")[2].split()[0])
 
     def close(self) -> None:
         """End the process."""
@@ -80,8 +82,66 @@ class Mate:
         self.process.wait()
 
 
+class ProcessPool:
+    """The worker processes that no caller uses now. It is safe to use from several threads."""
+
+    def __init__(self, free: Sequence[WorkerProcess] = ()):
+        self._free = list(free)
+        self._started = len(self._free)
+        self._seconds_alone = 0.0
+        self._lock = threading.Lock()
+
+    def acquire(self, count: int) -> list[WorkerProcess]:
+        """At most `count` processes that are ready. Give them back by `release`."""
+        with self._lock:
+            ready = [process for process in self._free if process.ready][:count]
+            self._free = [process for process in self._free if process not in ready]
+            return ready
+
+    def release(self, acquired: Sequence[WorkerProcess]) -> None:
+        """Make them free for others."""
+        with self._lock:
+            self._free.extend(acquired)
+
+    def report_missing(self, count: int, seconds: float) -> None:
+        """Count the seconds that were played with fewer than `count` processes; after enough of them, start `count`."""
+        with self._lock:
+            self._seconds_alone += seconds
+            if self._seconds_alone > PATIENCE:
+                self._start(count)
+
+    def start_now(self, count: int) -> list[WorkerProcess]:
+        """Start `count` processes and wait until they are ready or lost. All that are free."""
+        with self._lock:
+            self._start(count)
+            free = list(self._free)
+        for process in free:
+            process.starting.join()
+        return free
+
+    def forget(self) -> None:
+        """Drop all processes without closing them."""
+        self._free.clear()
+
+    def close(self) -> None:
+        """End all processes that are free."""
+        for process in self._free:
+            process.close()
+
+    def _start(self, count: int) -> None:
+        while self._started < count:  # a lost process is not replaced
+            self._free.append(WorkerProcess())
+            self._started += 1
+
+
+pool = ProcessPool()
+atexit.register(pool.close)
+if hasattr(os, "register_at_fork"):  # a fork of this process must not talk to its worker processes
+    os.register_at_fork(after_in_child=pool.forget)
+
+
 def send(pipe: BinaryIO, what: Any) -> None:
-    """Write something, its arrays from where they are: no other thread can go on while they are copied into a pickle."""
+    """Write an object, its arrays straight from memory: no other thread could run while they were pickled."""
     arrays: list[pickle.PickleBuffer] = []
     frame = pickle.dumps(what, protocol=5, buffer_callback=arrays.append)
     contents = [array.raw() for array in arrays]
@@ -92,60 +152,10 @@ def send(pipe: BinaryIO, what: Any) -> None:
 
 
 def receive(pipe: BinaryIO) -> Any:
-    """Read what was sent, to its end even if it cannot be understood."""
+    """Read what `send` wrote, to its end even if it cannot be unpickled."""
     frame, sizes = pickle.load(pipe)
     contents = [np.empty(size, np.uint8) for size in sizes]
     for content in contents:
         if pipe.readinto(content) < content.nbytes:
             raise EOFError
     return pickle.loads(frame, buffers=contents)
-
-
-def take(count: int) -> list[Mate]:
-    """At most so many mates that are free and ready."""
-    with _lock:
-        ready = [mate for mate in _free if mate.ready][:count]
-        _free[:] = [mate for mate in _free if mate not in ready]
-        return ready
-
-
-def give(mates: Sequence[Mate]) -> None:
-    """Let others have them."""
-    with _lock:
-        _free.extend(mates)
-
-
-def miss(count: int, seconds: float) -> None:
-    """Take note that so many mates were missing for so long, and hire them if that is often so."""
-    global _alone
-    with _lock:
-        _alone += seconds
-        if _alone > PATIENCE:
-            _hire(count)
-
-
-def gather(count: int) -> list[Mate]:
-    """Hire so many now, and wait until they are ready or lost; all that nobody plays with."""
-    with _lock:
-        _hire(count)
-        mates = list(_free)
-    for mate in mates:
-        mate.greeting.join()
-    return mates
-
-
-def _hire(count: int) -> None:
-    global _hired
-    while _hired < count:  # one that was lost is not replaced
-        _free.append(Mate())
-        _hired += 1
-
-
-@atexit.register
-def _dismiss() -> None:
-    for mate in _free:
-        mate.close()
-
-
-if hasattr(os, "register_at_fork"):  # a copy of this process must not talk to its mates
-    os.register_at_fork(after_in_child=_free.clear)

@@ -1,7 +1,7 @@
 """Workers on a simulated clock, and workers that repeat a recorded order.
 
-Both play candidates and learn for real, in this process and at once; only when a result comes back is up to them. So an
-asynchronous run, whose order of finishing is part of its result, can be had again to the last bit.
+Both play candidates and learn for real, at once, in this process. They choose only when a result comes back.
+An asynchronous run depends on that order, so with these workers it can be repeated bit for bit.
 """
 
 import itertools
@@ -17,8 +17,8 @@ from genepool.errors import UserError
 from genepool.parts import part
 from genepool.types import Candidate, LearningResult, Outcome
 
-LEARNER = -1  # the learner's number among the workers
-BORDER = "the end of a round"
+LEARNER = -1  # stands for the learner where workers have numbers
+END_OF_ROUND = "the end of a round"
 
 
 @part
@@ -30,21 +30,21 @@ class Costs:
     environment: float  # e: a step of the task, by a candidate or its reference
 
 
-class Job(NamedTuple):
-    """What a worker did from when to when: a bar of AES-RL's Fig. 1."""
+class Activity(NamedTuple):
+    """What a worker did, and its begin and end in seconds: a bar of AES-RL's Fig. 1."""
 
-    worker: int  # or LEARNER
+    worker: int  # its number, or LEARNER
     kind: str  # lesson, acting, reference or learning
     start: float
     end: float
-    number: int  # the candidate's; -1 for learning
+    number: int  # the candidate's number; -1 for learning
 
 
 class VirtualWorkers:
-    """`count` workers and one learner on a simulated clock: a result comes back when its steps' time is over.
+    """`count` workers and one learner on a simulated clock: a result comes back when the time of its steps is over.
 
-    A candidate takes a * lesson steps + e * frames of its own and its reference's; learning takes c * steps. What ends
-    at the same time comes back in the order in which it was begun.
+    A candidate takes a * lesson steps + e * frames, its own and its reference's. Learning takes c * steps. Results that
+    end at the same time come back in the order in which they began.
     """
 
     def __init__(self, workers: Any, count: int, costs: Costs):
@@ -57,38 +57,38 @@ class VirtualWorkers:
         self.now = 0.0
         self.busy = 0
         self.learning = False
-        self.trace: list[Job] = []
-        self._free = [(0.0, worker) for worker in range(count)]  # a heap: since or until when
-        self._ends: list[tuple[float, int, Outcome | LearningResult]] = []  # a heap: what is not handed out yet
+        self.trace: list[Activity] = []
+        self._free = [(0.0, worker) for worker in range(count)]  # a heap: the time at which each worker is free
+        self._ends: list[tuple[float, int, Outcome | LearningResult]] = []  # a heap: results not returned yet
         self._order = itertools.count()
 
     @property
     def idle(self) -> int:
-        """Workers whose last candidate was handed out."""
+        """Workers whose last outcome was returned."""
         return self.count - self.busy
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Each to the worker that is free first, in order; the clock goes on until the last is done."""
+        """Each candidate, in order, goes to the worker that is free first. The clock moves to the last one's end."""
         outcomes = self.workers.map(candidates)
         self.now = max([self.now, *(self._begin(outcome) for outcome in outcomes)])
         return outcomes
 
     def submit(self, candidate: Candidate) -> None:
-        """Play it now; it comes back when its time is over."""
+        """Play it now; `next` returns its outcome when its time is over."""
         (outcome,) = self.workers.map([candidate])
         heappush(self._ends, (self._begin(outcome), next(self._order), outcome))
         self.busy += 1
 
     def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
-        """Learn now; it comes back when its time is over."""
-        learnt = LearningResult(jax.block_until_ready(learn(key, state).learner))
+        """Learn now; `next` returns the result when its time is over."""
+        result = LearningResult(jax.block_until_ready(learn(key, state).learner))
         end = self.now + self.costs.critic * steps
-        self.trace.append(Job(LEARNER, "learning", self.now, end, -1))
-        heappush(self._ends, (end, next(self._order), learnt))
+        self.trace.append(Activity(LEARNER, "learning", self.now, end, -1))
+        heappush(self._ends, (end, next(self._order), result))
         self.learning = True
 
     def next(self, wait: bool) -> Outcome | LearningResult | None:
-        """What ends first, if it has ended by now; to wait for it is to set the clock forward."""
+        """The result that ends first, if it has ended by now. To wait for it moves the clock on."""
         if not self._ends or not (wait or self._ends[0][0] <= self.now):
             return None
         end, _, done = heappop(self._ends)
@@ -100,32 +100,34 @@ class VirtualWorkers:
         return done
 
     def _begin(self, outcome: Outcome) -> float:
-        """Write the candidate's jobs down for the worker that is free first; when they end."""
+        """Add the candidate's activities to the trace, on the worker that is free first. The time at which they end."""
         free, worker = self._free[0]
-        candidate, end = outcome.candidate, max(free, self.now)
-        jobs = [("acting", self.costs.environment * outcome.frames)]
+        candidate = outcome.candidate
+        activities = [("acting", self.costs.environment * outcome.frames)]
         if candidate.lesson is not None:
-            jobs.insert(0, ("lesson", self.costs.actor * int(candidate.lesson.steps)))
+            activities.insert(0, ("lesson", self.costs.actor * int(candidate.lesson.steps)))
         if outcome.reference_frames:
-            jobs.append(("reference", self.costs.environment * outcome.reference_frames))
-        for kind, seconds in jobs:
-            start, end = end, end + seconds
-            self.trace.append(Job(worker, kind, start, end, candidate.number))
+            activities.append(("reference", self.costs.environment * outcome.reference_frames))
+        end = max(free, self.now)
+        for kind, seconds in activities:
+            start = end
+            end = start + seconds
+            self.trace.append(Activity(worker, kind, start, end, candidate.number))
         heapreplace(self._free, (end, worker))
         return end
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds spent until now in jobs of each kind, summed over the workers."""
+        """Seconds spent until now in activities of each kind, summed over the workers."""
         seconds: dict[str, float] = {}
-        for job in self.trace:
-            spent = min(job.end, self.now) - min(job.start, self.now)
-            seconds[job.kind] = seconds.get(job.kind, 0.0) + spent
+        for activity in self.trace:
+            spent = min(activity.end, self.now) - min(activity.start, self.now)
+            seconds[activity.kind] = seconds.get(activity.kind, 0.0) + spent
         return seconds
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds that the workers spent at work until now, the learner not among them."""
+        """Seconds that the workers were busy until now, without the learner."""
         return sum(seconds for kind, seconds in self.seconds.items() if kind != "learning")
 
     @property
@@ -134,15 +136,15 @@ class VirtualWorkers:
         return 1.0 - self.busy_seconds / (self.count * self.now) if self.now else 0.0
 
     def close(self) -> None:
-        """Free what the inner workers hold."""
+        """Close the inner workers."""
         self.workers.close()
 
 
 class RecordedWorkers:
-    """Hands results out in a recorded order: that of `events` in the records of an asynchronous run.
+    """Returns results in a recorded order: that of `events` in the records of an asynchronous run.
 
-    `events` holds a list for each round, "ask 12", "tell 9", "learnt" in order. They may also stand in one list, as long
-    as every round begins by asking: where a round ends is then seen from that.
+    `events` holds a list for each round: "ask 12", "tell 9", "learnt" in order. It may also be one list of all events
+    if every round begins by asking.
     """
 
     name = "recorded"
@@ -151,74 +153,78 @@ class RecordedWorkers:
         self.workers = workers
         self._events: deque[str] = deque()
         for event in events:
-            self._events.extend([event] if isinstance(event, str) else [*event, BORDER])
-        self._place = 1  # of the event that comes, for messages
-        self._over = False  # whether the round was said to be over
-        self._played: dict[int, Outcome] = {}
-        self._learnt: LearningResult | None = None
+            self._events.extend([event] if isinstance(event, str) else [*event, END_OF_ROUND])
+        self._event_number = 1  # the next event's, for messages
+        self._round_ended = False  # whether `next` has returned None for the end of the round
+        self._outcomes: dict[int, Outcome] = {}  # by the candidate's number
+        self._learning_result: LearningResult | None = None
 
     @property
     def busy(self) -> int:
-        """Candidates that were not handed out yet."""
-        return len(self._played)
+        """Outcomes that were not returned yet."""
+        return len(self._outcomes)
 
     @property
     def idle(self) -> int:
-        """One where the record asks next or ends, or else none: then the schedule waits for what was told next."""
-        return int(not self._coming.startswith(("tell", "learnt")))
+        """1 if the next event asks, or a round ends; else 0, so that the schedule waits for the recorded result."""
+        return int(not self._next_event.startswith(("tell", "learnt")))
 
     @property
     def learning(self) -> bool:
-        """Whether something was learnt that was not handed out yet."""
-        return self._learnt is not None
+        """Whether a result of learning was not returned yet."""
+        return self._learning_result is not None
 
     @property
-    def _coming(self) -> str:
-        return self._events[0] if self._events else BORDER
+    def _next_event(self) -> str:
+        return self._events[0] if self._events else END_OF_ROUND
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """The outcomes, from the inner workers."""
+        """The outcomes of the inner workers."""
         return self.workers.map(candidates)
 
     def submit(self, candidate: Candidate) -> None:
-        """Play it now; it comes back where it was told."""
-        if self._coming != f"ask {candidate.number}":
-            raise self._misfit(f"the run asks for candidate {candidate.number}")
-        self._pass()
-        (self._played[candidate.number],) = self.workers.map([candidate])
+        """Play it now; `next` returns its outcome where the record tells it."""
+        if self._next_event != f"ask {candidate.number}":
+            raise self._mismatch(f"the run asks for candidate {candidate.number}")
+        self._advance()
+        (self._outcomes[candidate.number],) = self.workers.map([candidate])
 
     def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
-        """Learn now; it comes back where it was learnt."""
-        self._learnt = LearningResult(jax.block_until_ready(learn(key, state).learner))
+        """Learn now; `next` returns the result where the record has it."""
+        self._learning_result = LearningResult(jax.block_until_ready(learn(key, state).learner))
 
     def next(self, wait: bool) -> Outcome | LearningResult | None:
-        """What the record hands out next; None where it asks or a round ends."""
-        if self._over:  # and a new one has begun
+        """The next result of the record; None where the record asks or a round ends."""
+        if self._round_ended:  # so this is a new round
             self._events.popleft()
-            self._over = False
-        coming = self._coming
-        if coming == BORDER:
-            self._over = bool(self._events)
-        if coming == BORDER or coming.startswith("ask "):
+            self._round_ended = False
+        event = self._next_event
+        if event == END_OF_ROUND:
+            self._round_ended = bool(self._events)
             return None
-        if coming == "learnt":
-            done, self._learnt = self._learnt, None
+        if event.startswith("ask "):
+            return None
+        if event == "learnt":
+            done = self._learning_result
+            self._learning_result = None
         else:
-            done = self._played.pop(_number(coming), None)
+            done = self._outcomes.pop(_number(event), None)
         if done is None:
-            raise self._misfit("the run has no such thing under way")
-        self._pass()
+            raise self._mismatch("the run has no such result under way")
+        self._advance()
         return done
 
-    def _pass(self) -> None:
+    def _advance(self) -> None:
         self._events.popleft()
-        self._place += 1
+        self._event_number += 1
 
-    def _misfit(self, but: str) -> UserError:
-        return UserError(f"the recorded order does not fit: event {self._place} is {self._coming}, but {but}")
+    def _mismatch(self, but: str) -> UserError:
+        return UserError(
+            f"the recorded order does not fit: event {self._event_number} is {self._next_event}, but {but}"
+        )
 
     def close(self) -> None:
-        """Free what the inner workers hold."""
+        """Close the inner workers."""
         self.workers.close()
 
 

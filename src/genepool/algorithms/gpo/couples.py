@@ -1,4 +1,4 @@
-"""Couples: who has children with whom (GPO, 3.1)."""
+"""Couples: which policies have a child together (GPO, 3.1)."""
 
 from itertools import combinations
 
@@ -10,20 +10,23 @@ from genepool.parts import part
 
 @part
 class Fittest:
-    """The best m of all couples by f = (1 - c) (R_x + R_y) + c KL(x, y), where c falls from c_0 to 0 over the rounds.
+    """The best m couples by f = (1 - c) (R_x + R_y) + c KL(x, y), where c falls from c_0 to 0 over the rounds.
 
-    The two terms are standardised over the couples before they are mixed, and the KL is the mean of both directions. The
+    Both terms are standardised over the couples before they are mixed. The KL is the mean of both directions. The
     paper's experiments have c = 0.
     """
 
-    diversity: float = 0.0  # c_0: what the difference of two policies counts in the first round
+    diversity: float = 0.0  # c_0: the weight of the difference of two policies in the first round
 
     def __post_init__(self):
         if not 0.0 <= self.diversity <= 1.0:
-            raise UserError("diversity lies between 0 and 1")
+            raise UserError(f"diversity is {self.diversity}: give a number from 0 to 1")
 
     def __call__(self, returns: np.ndarray, kl: np.ndarray, left: float) -> np.ndarray:
-        """Couples [m, 2], the best first; of `left`, the share of the rounds that is still to come."""
+        """Couples [m, 2], the best first. `left` is the share of the rounds that is still to come.
+
+        Two policies make one couple, which is repeated.
+        """
         couples = all_couples(len(returns))
         x, y = couples.T
         c = self.diversity * left
@@ -31,9 +34,7 @@ class Fittest:
         if c:
             score = (1.0 - c) * _standard(score) + c * _standard((kl[x, y] + kl[y, x]) / 2.0)
         order = np.argsort(-score, kind="stable")
-        return np.resize(
-            couples[order], (len(returns), 2)
-        )  # two policies have one couple, as often as there are children
+        return np.resize(couples[order], (len(returns), 2))
 
 
 def all_couples(m: int) -> np.ndarray:
@@ -42,7 +43,7 @@ def all_couples(m: int) -> np.ndarray:
 
 
 def random_couples(rng: np.random.Generator, m: int) -> np.ndarray:
-    """m couples of all there are, none twice where there are enough."""
+    """m couples drawn from all. None is drawn twice, unless there are fewer than m."""
     couples = all_couples(m)
     return np.resize(couples[rng.permutation(len(couples))], (m, 2))
 

@@ -1,11 +1,11 @@
-"""Crossover in the space of states (GPO, 3.3.1): a child imitates now one parent, now the other; and its baselines.
+"""GPO's crossover in the space of states (3.3.1), and the crossover of weights that it is compared with.
 
-First a binary policy learns in which states each parent earned its best returns; then the child learns by DAgger from the
-expert that follows it.
+First a binary policy learns in which states each parent earned its best returns. An expert acts in each state as the
+parent that the binary policy chooses. Then the child learns from the expert by DAgger.
 """
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from genepool import trees
-from genepool.errors import UserError
+from genepool.errors import UserError, check_at_least
 from genepool.networks import VNetwork
 from genepool.networks.stochastic import Scale, StochasticPolicy
 from genepool.optimiser import Adam, AdamState, adam_init
@@ -24,7 +24,7 @@ Choice = Literal["sample", "argmax", "soft"]
 
 
 class Selector(eqx.Module):
-    """pi_S: how likely the first parent is to be followed in a state. Of a softmax over two, the logit of one suffices."""
+    """pi_S: the probability of following the first parent in a state, as the one logit that a choice of two needs."""
 
     network: VNetwork
     scale: Scale | None
@@ -35,7 +35,7 @@ class Selector(eqx.Module):
 
 
 class Expert(eqx.Module):
-    """pi_H: chooses a parent by the selector in every state and acts as that one does."""
+    """pi_H: acts in each state as the parent that the selector chooses."""
 
     selector: Selector
     x: StochasticPolicy
@@ -43,12 +43,12 @@ class Expert(eqx.Module):
     choice: Choice = eqx.field(static=True)
 
     def explore(self, s: Array, noise: Array) -> Array:
-        """The chosen parent's action. The last number of the noise, uniform, decides whom to follow."""
+        """The chosen parent's action. The last number of the noise is uniform and chooses the parent."""
         chosen = self._follows_x(jax.nn.sigmoid(self.selector(s)), noise[..., -1])
         return jnp.where(chosen[..., None], self.x.explore(s, noise), self.y.explore(s, noise))
 
     def share(self, s: Array, uniform: Array) -> Array:
-        """How much of the first parent the expert is in a state: all or nothing, or its probability."""
+        """The weight of the first parent in a state: 1 or 0, or its probability if the choice is soft."""
         p_x = jax.nn.sigmoid(self.selector(s))
         return p_x if self.choice == "soft" else self._follows_x(p_x, uniform).astype(jnp.float32)
 
@@ -57,24 +57,25 @@ class Expert(eqx.Module):
 
 
 class Student(eqx.Module):
-    """A child that still learns."""
+    """A child and the optimiser by which it learns."""
 
     policy: StochasticPolicy
     optimiser: AdamState
 
 
-class Played(NamedTuple):
-    """What parents played: states, the return of the trajectory that each is in, and where trajectories begin."""
+class ParentTrajectories(NamedTuple):
+    """The states that a parent visited, trajectory after trajectory."""
 
     observation: np.ndarray  # [n, |S|]
-    returns: np.ndarray  # [n]
-    first: np.ndarray  # [n] bool
+    returns: np.ndarray  # [n]: the return of the trajectory that the state is in
+    starts: np.ndarray  # [n] bool: whether a trajectory begins here
 
 
 @part
 class StateSpace:
-    """GPO's crossover. pi_S minimises -E w log[ p_x 1(s in T_x) + (1 - p_x) 1(s in T_y) ] on the best 60 % of both parents'
-    trajectories; the child minimises E KL(pi_c || pi_H) (equation 2) on expert's, then also its own states.
+    """GPO's crossover: the child minimises E KL(pi_c || pi_H) (equation 2) on states of the expert and of its own.
+
+    pi_S minimises -E w log[ p_x 1(s in T_x) + (1 - p_x) 1(s in T_y) ] on the best 60 % of both parents' trajectories.
     """
 
     kept: float = 0.6  # share of the trajectories, best first, that pi_S learns from
@@ -84,45 +85,39 @@ class StateSpace:
     expert_frames: int = 5_000  # transitions of the expert
     dagger: int = 10  # DAgger iterations
     student_frames: int = 500  # transitions of the student before each of them
-    expert_alone: bool = (
-        False  # whether the first iteration has the expert's states alone (3.3.1; the appendix: the student's too)
-    )
+    # whether the first iteration has the expert's states alone (3.3.1; the appendix: the student's too)
+    expert_alone: bool = False
     epochs: int = 10  # over all states collected, in a DAgger iteration
     batch_size: int = 64  # states per gradient step, of pi_S and of the child
     rate: float = 5e-4  # Adam's learning rate, of pi_S and of the child
-    choice: Choice = (
-        "sample"  # whom the expert follows: drawn from pi_S, the likelier, or for the child's loss both by their shares
-    )
+    # the parent that the expert follows: drawn from pi_S, the likelier, or for the child's loss both by their shares
+    choice: Choice = "sample"
     child_starts_from: Literal["random", "stronger"] = "random"  # new weights, or the stronger parent's
 
     def __post_init__(self):
         counts = ("iterations", "selector_epochs", "expert_frames", "dagger", "student_frames", "epochs", "batch_size")
-        small = [name for name in counts if getattr(self, name) < 1]
-        if small or not 0.0 < self.kept <= 1.0:
-            raise UserError(
-                f"{small[0].replace('_', ' ')} is too small: it must be 1 or more"
-                if small
-                else "kept lies between 0 and 1"
-            )
+        check_at_least(1, self, *counts)
+        if not 0.0 < self.kept <= 1.0:
+            raise UserError(f"kept is {self.kept}: it must be above 0 and at most 1")
 
     @property
     def frames(self) -> tuple[int, ...]:
-        """Transitions to be collected for a child: the expert's, then the student's, one time after the other."""
+        """Transitions of each collection of states for a child, in order: the expert's, then the student's."""
         return (self.expert_frames, *(self.student_frames,) * (self.dagger - self.expert_alone))
 
-    def select(self, key: Array, x: Played, y: Played, scale: Scale | None) -> Selector:
-        """pi_S, fitted to what both parents played."""
+    def select(self, key: Array, x: ParentTrajectories, y: ParentTrajectories, scale: Scale | None) -> Selector:
+        """pi_S, fitted to the trajectories of both parents."""
         of_x = np.concatenate([np.ones(len(x.returns), np.float32), np.zeros(len(y.returns), np.float32)])
-        both = Played(*(np.concatenate(columns) for columns in zip(x, y, strict=True)))
-        bar, weight = worthy(both, self.kept)
-        rows = np.flatnonzero(both.returns >= bar)
+        both = ParentTrajectories(*(np.concatenate(columns) for columns in zip(x, y, strict=True)))
+        threshold, weight = top_rows(both, self.kept)
+        rows = np.flatnonzero(both.returns >= threshold)
         rng = trees.host_random(key)
         selector = Selector(VNetwork(key, x.observation.shape[1], self.selector_hidden, "tanh", "xavier"), scale)
-        batches, steps = shuffled(rng, rows, self.selector_epochs, self.batch_size, len(of_x))
-        return _selected(self.rate, selector, both.observation, of_x, weight, batches, steps)
+        batches, steps = shuffled_batches(rng, rows, self.selector_epochs, self.batch_size, len(of_x))
+        return _fit_selector(self.rate, selector, both.observation, of_x, weight, batches, steps)
 
     def student(self, key: Array, stronger: StochasticPolicy) -> Student:
-        """A child before its first lesson. It sees the world as its stronger parent does."""
+        """A child that has not learnt yet. It scales observations as its stronger parent does."""
         policy = stronger
         if self.child_starts_from == "random":
             size, *hidden, actions = stronger.sizes
@@ -133,17 +128,21 @@ class StateSpace:
     def imitate(
         self, key: Array, student: Student, expert: Expert, states: np.ndarray, uniform: np.ndarray, count: int
     ) -> tuple[Student, Array]:
-        """The student after its epochs on the first `count` states, and its last loss. `uniform` decides the parent of each."""
-        batches, steps = shuffled(trees.host_random(key), np.arange(count), self.epochs, self.batch_size, len(states))
-        return _imitated(self.rate, student, expert, states, uniform, batches, steps)
+        """The student after its epochs on the first `count` states, and its last loss.
+
+        `uniform` holds a number for each state, which chooses the parent to imitate there.
+        """
+        rng = trees.host_random(key)
+        batches, steps = shuffled_batches(rng, np.arange(count), self.epochs, self.batch_size, len(states))
+        return _imitate(self.rate, student, expert, states, uniform, batches, steps)
 
 
 @part
 class ParameterSpace:
-    """The crossover that GPO is compared with (its Figures 1 and 3): weights of either parent, by a coin."""
+    """The crossover that GPO is compared with (its Figures 1 and 3): a coin chooses the parent of each weight."""
 
     granularity: Literal["weight", "unit", "layer"] = "weight"  # what one coin decides
-    frames = ()
+    frames: ClassVar[tuple[int, ...]] = ()  # nothing is played for a child
 
     def child(self, key: Array, x: StochasticPolicy, y: StochasticPolicy) -> StochasticPolicy:
         """Every weight, unit or layer from one of the parents."""
@@ -152,7 +151,10 @@ class ParameterSpace:
         def layer(a: Any, b: Any) -> Any:
             units = {"weight": None, "unit": (a.bias.shape[-1],), "layer": ()}[self.granularity]
             coins = None if units is None else rng.random(units) < 0.5
-            mix = lambda u, v: np.where(rng.random(np.shape(u)) < 0.5 if coins is None else coins, u, v)
+
+            def mix(u: Array, v: Array) -> np.ndarray:
+                return np.where(rng.random(np.shape(u)) < 0.5 if coins is None else coins, u, v)
+
             return jax.tree.map(mix, a, b)
 
         hidden = tuple(layer(a, b) for a, b in zip(x.hidden, y.hidden, strict=True))
@@ -163,61 +165,71 @@ class ParameterSpace:
         return eqx.tree_at(lambda p: p.log_std, child, np.where(coins, x.log_std, y.log_std))
 
 
-def worthy(played: Played, kept: float) -> tuple[float, np.ndarray]:
-    """The return that the best share of trajectories have at least, and every row's weight: its return, from 0 for the
-    least of those to the best, with mean 1 over their rows.
+def top_rows(played: ParentTrajectories, kept: float) -> tuple[float, np.ndarray]:
+    """The least return among the best share of trajectories, and the weight of every row.
+
+    The weight of a row grows linearly with its return, from 0 at the least return that is kept. The mean weight over
+    the kept rows is 1.
     """
-    best = np.sort(played.returns[played.first])[::-1]
-    bar = float(best[max(1, round(kept * len(best))) - 1])
-    rows = played.returns >= bar
-    span = float(best[0]) - bar
-    weight = (played.returns - bar) / span if span > 0.0 else np.ones(len(rows))
+    best = np.sort(played.returns[played.starts])[::-1]
+    threshold = float(best[max(1, round(kept * len(best))) - 1])
+    rows = played.returns >= threshold
+    span = float(best[0]) - threshold
+    weight = (played.returns - threshold) / span if span > 0.0 else np.ones(len(rows))
     weight = np.where(rows, weight, 0.0)
-    return bar, (weight / weight[rows].mean()).astype(np.float32)
+    return threshold, (weight / weight[rows].mean()).astype(np.float32)
 
 
-def shuffled(
+def shuffled_batches(
     rng: np.random.Generator, rows: np.ndarray, epochs: int, batch_size: int, capacity: int
 ) -> tuple[np.ndarray, int]:
-    """Minibatches of epochs over the rows, [room for `capacity` rows, batch_size], and how many there are. A last minibatch is
-    filled up from the beginning of its epoch.
+    """Minibatches of several epochs over the rows, and how many there are.
+
+    The array has the shape [epochs * minibatches of `capacity` rows, batch_size], which does not depend on the number
+    of rows: one compiled program serves all. The last minibatch of an epoch repeats the first rows of that epoch.
     """
-    each, room = -(-len(rows) // batch_size), -(-capacity // batch_size)
+    in_epoch = -(-len(rows) // batch_size)
+    room = -(-capacity // batch_size)
     batches = np.zeros((epochs * room, batch_size), np.int32)
     for epoch in range(epochs):
-        batches[epoch * each : (epoch + 1) * each] = np.resize(rng.permutation(rows), (each, batch_size))
-    return batches, epochs * each
+        order = rng.permutation(rows)
+        batches[epoch * in_epoch : (epoch + 1) * in_epoch] = np.resize(order, (in_epoch, batch_size))
+    return batches, epochs * in_epoch
 
 
 @partial(jax.jit, static_argnums=0)
-def _selected(
+def _fit_selector(
     rate: float, selector: Selector, states: Array, of_x: Array, weight: Array, batches: Array, steps: Array
 ) -> Selector:
     adam = Adam(rate)
 
     def loss(network: VNetwork, rows: Array) -> Array:
         logit = eqx.tree_at(lambda s: s.network, selector, network)(states[rows])
-        return jnp.mean(
-            weight[rows] * (jax.nn.softplus(-logit) * of_x[rows] + jax.nn.softplus(logit) * (1 - of_x[rows]))
-        )
+        log_loss = jax.nn.softplus(-logit) * of_x[rows] + jax.nn.softplus(logit) * (1 - of_x[rows])
+        return jnp.mean(weight[rows] * log_loss)
 
-    step = lambda k, carry: adam.step(carry[0], jax.grad(loss)(carry[0], batches[k]), carry[1])
+    def step(k: Array, carry: tuple[VNetwork, AdamState]) -> tuple[VNetwork, AdamState]:
+        network, state = carry
+        return adam.step(network, jax.grad(loss)(network, batches[k]), state)
+
     network, _ = jax.lax.fori_loop(0, steps, step, (selector.network, adam_init(selector.network)))
     return Selector(network, selector.scale)
 
 
 @partial(jax.jit, static_argnums=0)
-def _imitated(
+def _imitate(
     rate: float, student: Student, expert: Expert, states: Array, uniform: Array, batches: Array, steps: Array
 ) -> tuple[Student, Array]:
     adam = Adam(rate)
-    # parents and selector are frozen: what they say of every state is computed once
-    share, of_x, of_y = expert.share(states, uniform), expert.x.distribution(states), expert.y.distribution(states)
-    at = lambda found, rows: type(found)(*(part[rows] if part.ndim > 1 else part for part in found))
+    # parents and selector do not change: their answer in every state is computed once
+    share = expert.share(states, uniform)
+    of_x = expert.x.distribution(states)
+    of_y = expert.y.distribution(states)
 
     def loss(policy: StochasticPolicy, rows: Array) -> Array:
-        own, p = policy.distribution(states[rows]), share[rows]
-        return jnp.mean(p * own.kl(at(of_x, rows)) + (1.0 - p) * own.kl(at(of_y, rows)))  # equation 2: the child first
+        child = policy.distribution(states[rows])
+        p = share[rows]
+        return jnp.mean(p * child.kl(of_x.take(rows)) + (1.0 - p) * child.kl(of_y.take(rows)))  # equation 2
 
     def step(k: Array, carry: tuple[Any, Any, Array]) -> tuple[Any, Any, Array]:
         value, gradient = jax.value_and_grad(loss)(carry[0], batches[k])

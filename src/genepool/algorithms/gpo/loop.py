@@ -1,8 +1,7 @@
 """Genetic policy optimization (Gangwani and Peng 2018, Algorithm 1), and without its genetics PPO and A2C alone.
 
-A population of policies is mutated by policy gradients, several iterations a round, in which those near each other share what
-they play; then couples are selected, and each couple's child, which imitates now one parent and now the other, takes a
-place in the next population.
+A round mutates every policy by several iterations of a policy gradient. Then it selects couples, and the child of each
+couple takes a slot of the next population. `learn` is Algorithm 1; `ask` and `tell` play what its phase needs.
 """
 
 from collections.abc import Sequence
@@ -10,57 +9,25 @@ from dataclasses import field, replace
 from itertools import repeat
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from genepool import trees
 from genepool.algorithms import choices
-from genepool.algorithms.gpo import genetics as breeding
+from genepool.algorithms.gpo import genetics, recording
 from genepool.algorithms.gpo.couples import Fittest
 from genepool.algorithms.gpo.imitation import ParameterSpace, StateSpace
+from genepool.algorithms.gpo.mutation import mutate, share_anew
 from genepool.algorithms.gpo.sharing import Sharing
-from genepool.algorithms.in_flight import MEMBER, InFlight, draw_seeds, forget_workers, new_in_flight
-from genepool.cores import map_on_cores
+from genepool.algorithms.gpo.state import GPOLearner, GPOState, Phase, new_state
+from genepool.algorithms.in_flight import MEMBER, draw_seeds, forget_workers
 from genepool.environments.task import Task
-from genepool.errors import UserError
-from genepool.learning.ppo import A2C, PPO, Member, Report, Shared
-from genepool.learning.returns import Batch, batch_of
+from genepool.errors import UserError, check_at_least
+from genepool.learning.ppo import A2C, PPO, Member, Report
 from genepool.networks.stochastic import StochasticPolicy, draw_noise
 from genepool.parts import part
 from genepool.types import Candidate, Individual, Outcome
-
-SCORES = 10  # iterations whose mean return says who is the champion
-
-
-class GPOLearner(eqx.Module):
-    """The population. `learn` writes it and nothing else."""
-
-    members: Member  # [m]
-    near: np.ndarray  # [m, m]: S_i, fixed for the round
-    genetics: breeding.Genetics | None
-    reports: np.ndarray  # [m, ...]: of each member's last update
-    iterations: np.ndarray  # mutations so far
-    selected: np.ndarray  # rounds after which couples were selected
-    fitted: np.ndarray  # rounds whose couples have an expert
-    imitated: np.ndarray  # DAgger iterations so far
-    bred: np.ndarray  # rounds whose children took the population's place
-
-
-class GPOState(eqx.Module):
-    """Everything that training changes. `ask` and `tell` never write `learner`."""
-
-    learner: GPOLearner
-    batch: Batch  # [m, B, ...]: what was played last
-    archive: breeding.Archive | None
-    scores: np.ndarray  # [m, SCORES]: mean returns of the latest iterations of the round, NaN where there are fewer
-    numbers: np.ndarray  # [m]: the candidates that last played for each policy
-    arrived: np.ndarray  # outcomes of the stage so far
-    iterations: np.ndarray  # batches of the whole population so far
-    collected: np.ndarray  # experts' and students' so far
-    in_flight: InFlight
 
 
 @part
@@ -71,298 +38,228 @@ class GPO:
     mutation: PPO | A2C = field(default_factory=PPO)
     crossover: StateSpace | ParameterSpace | None = field(default_factory=StateSpace)  # none: the stronger's copy
     selection: Fittest | None = field(default_factory=Fittest)  # none: couples are drawn
-    sharing: Sharing | None = field(default_factory=Sharing)  # none: everyone learns from its own rows
+    sharing: Sharing | None = field(default_factory=Sharing)  # none: each policy learns from its own rows alone
     population: int = 8  # m: policies
     rounds: int = 12  # k: rounds; the last ends without crossover
     iterations: int = 36  # iterations of the mutation in a round
     batch: int = 2_048  # B: transitions of each policy in an iteration
     final_crossover: bool = False  # whether the last round ends with crossover too
     hidden: tuple[int, ...] = (64, 64)  # units of the policies' hidden layers
-    normalise: bool = True  # scale observations by what was seen so far; it is saved with the policy
-    output_scale: float = 1.0  # what the first weights of the policies' output layer are multiplied by
+    normalise: bool = True  # scale observations by those played so far; the scale is saved with the policy
+    output_scale: float = 1.0  # factor on the first weights of the policies' output layer
     test_episodes: int = 10  # fresh episodes in each test of the champion; never counted as training
     test_every: int = 10  # iterations between two tests; the last is always tested
-    schedule: Literal["synchronous"] = "synchronous"  # policies that share what they play go in step
+    schedule: Literal["synchronous"] = "synchronous"  # policies that share data must play the same iteration
     preset: str = "gpo"  # the name of this system
 
     def __post_init__(self):
-        choices.check_counts(self, "population", "rounds", "iterations", "batch", "test_episodes", "test_every")
+        check_at_least(1, self, "population", "rounds", "iterations", "batch", "test_episodes", "test_every")
         choices.check_network(self)
         if self.schedule != "synchronous":
-            raise UserError("gpo shares what policies play in the same iteration: it is synchronous only")
-        if self._breeds and self.population < 2:
-            raise UserError("one policy has nobody to mate with: take a population of 2 or more, or 1 round")
+            raise UserError("gpo is synchronous only, for its policies share their data: use the synchronous schedule")
+        if self.crossovers and self.population < 2:
+            raise UserError("population is 1: a couple needs two policies; use a population of 2 or more, or 1 round")
         most = max(getattr(self.mutation, "minibatches", 1), self.mutation.critic.minibatches)
         if self.batch < most:
-            raise UserError(f"a batch of {self.batch} cannot be split into {most} minibatches")
+            raise UserError(f"a batch of {self.batch} has fewer rows than its {most} minibatches: give a larger batch")
 
     @property
-    def generation(self) -> int:
+    def generation_size(self) -> int:
         """Candidates in an iteration: one of each policy."""
         return self.population
 
     @property
     def budget(self) -> int:
-        """Transitions of all rounds, those of experts and students among them."""
+        """Transitions of all rounds, with those of experts and students."""
         played = self.rounds * self.iterations * self.batch
-        return self.population * (played + self.crossovers * sum(self._frames))
+        return self.population * (played + self.crossovers * sum(self._collections))
 
     @property
     def crossovers(self) -> int:
-        """Rounds that end with one."""
+        """Rounds that end with a crossover."""
         return self.rounds - 1 + self.final_crossover
 
     @property
-    def _breeds(self) -> bool:
-        return self.crossovers > 0
-
-    @property
-    def _frames(self) -> tuple[int, ...]:
-        """What is collected for a child, one time after the other."""
+    def _collections(self) -> tuple[int, ...]:
+        """Transitions of each collection of states for a child, in order."""
         return self.crossover.frames if self.crossover else ()
-
-    def settings(self) -> dict[str, Any]:
-        """What the reader wants to know first."""
-        own = {"mutation": type(self.mutation).__name__, "population": self.population, "batch": self.batch}
-        return own | ({"rounds": self.rounds, "iterations": self.iterations} if self._breeds else {})
-
-    def init(self, key: Array) -> GPOState:
-        """New policies with their critics; each is the same however many there are."""
-        m, sizes = self.population, (self.task.observation_size, self.task.action_size)
-        made = [self._member(jax.random.fold_in(key, i)) for i in range(m)]
-        members, zero, archive, genetics = trees.stack(made), np.zeros((), np.int64), None, None
-        if self._breeds:
-            kept = min(self.crossover.iterations, self.iterations) * self.batch if self._frames else 0
-            genetics = breeding.new_genetics(key, self.crossover, made[0].policy, m)
-            archive = breeding.new_archive(m, kept, sum(self._frames), sizes[0])
-        reports = np.zeros((m, len(Report._fields)), np.float32)
-        learner = GPOLearner(members, np.eye(m, dtype=bool), genetics, reports, *(zero,) * 5)
-        widths = (sizes[:1], sizes[1:], (), sizes[:1], (), (), ())
-        batch = Batch(*(np.zeros((m, self.batch, *width), np.float32) for width in widths))
-        scores, numbers = np.full((m, SCORES), np.nan), np.full(m, -1, np.int64)
-        return GPOState(learner, batch, archive, scores, numbers, zero, zero, zero, new_in_flight(m))
-
-    def _member(self, key: Array) -> Member:
-        k_policy, k_critic = jax.random.split(key)
-        sizes = self.task.observation_size, self.task.action_size
-        shape = self.hidden, self._discrete, self.normalise
-        return self.mutation.init(k_critic, StochasticPolicy(k_policy, *sizes, *shape, output_scale=self.output_scale))
 
     @property
     def _discrete(self) -> bool:
         return self.task.spaces.first is not None
 
-    def _collects(self, state: GPOState) -> int | None:
-        """Which of a crossover's collections is on: 0 the expert's, later ones the students'. None: the policies themselves play."""
-        if state.learner.fitted == state.learner.bred or not self._frames:
-            return None
-        return int(state.collected - state.learner.bred * len(self._frames))
+    def settings(self) -> dict[str, Any]:
+        """What the reader wants to know first."""
+        own = {"mutation": type(self.mutation).__name__, "population": self.population, "batch": self.batch}
+        return own | ({"rounds": self.rounds, "iterations": self.iterations} if self.crossovers else {})
+
+    def init(self, key: Array) -> GPOState:  # line 1
+        """New policies with their critics. Each policy is the same in a population of any size."""
+        m = self.population
+        sizes = self.task.observation_size, self.task.action_size
+        members = [self._new_member(jax.random.fold_in(key, slot)) for slot in range(m)]
+        crossover = data = None
+        if self.crossovers:
+            played = min(self.crossover.iterations, self.iterations) * self.batch if self._collections else 0
+            crossover = genetics.new_crossover_state(key, self.crossover, members[0].policy, m)
+            data = genetics.new_crossover_data(m, played, sum(self._collections), sizes[0])
+        return new_state(members, self.batch, *sizes, crossover, data)
+
+    def _new_member(self, key: Array) -> Member:
+        k_policy, k_critic = jax.random.split(key)
+        sizes = self.task.observation_size, self.task.action_size
+        shape = self.hidden, self._discrete, self.normalise
+        return self.mutation.init(k_critic, StochasticPolicy(k_policy, *sizes, *shape, output_scale=self.output_scale))
+
+    def ask(self, key: Array, state: GPOState, n: int) -> tuple[list[Candidate], GPOState]:
+        """The next n to play: the policies for their mutation, or the experts or students of a crossover.
+
+        Fewer at the end of a collection: what comes next depends on what this one plays.
+        """
+        begin = int(state.in_flight.told_count) // self.population * self.population
+        asked = state.in_flight.upcoming(n, repeat((MEMBER, -1)))
+        asked = [one for one in asked if one.number < begin + self.population]
+        candidates = [self._candidate(key, state, one.number) for one in asked]
+        return candidates, replace(state, in_flight=state.in_flight.issue(asked))
+
+    def _candidate(self, key: Array, state: GPOState, number: int) -> Candidate:
+        learner = state.learner
+        slot = number % self.population
+        rng = trees.host_random(jax.random.fold_in(key, slot))
+        steps = self.streams(self._collections[int(learner.imitation)] if learner.imitates else self.batch)
+        shape = len(steps), max(steps), self.task.action_size
+        noise = draw_noise(rng, shape, self._discrete)
+        if learner.imitates:  # the last number chooses the parent that the expert follows
+            noise = np.concatenate([noise, rng.random((*shape[:2], 1), np.float32)], axis=2)
+        purpose, policy = self._player(learner, slot)
+        return Candidate(
+            Individual(policy, None),
+            draw_seeds(rng, len(steps)),
+            noise,
+            steps=steps,
+            purpose=purpose,
+            origin="learning",
+            number=number,
+            version=int(state.in_flight.told_count),
+            **({} if learner.imitates else self._ancestry(state, slot)),
+        )
 
     def streams(self, frames: int) -> tuple[int, ...]:
-        """So many transitions as streams of about the same length, none shorter than an episode can be if they suffice for one."""
+        """So many transitions in streams of about equal length, each at least an episode long if there are enough."""
         count = max(1, frames // self.task.horizon)
         return tuple(frames * (k + 1) // count - frames * k // count for k in range(count))
 
-    def ask(self, key: Array, state: GPOState, n: int) -> tuple[list[Candidate], GPOState]:
-        """The next n to play: policies for their mutation, or the experts and students of a crossover.
+    def _player(self, learner: GPOLearner, slot: int) -> tuple[str, Any]:
+        """The purpose of this slot's candidate, and its policy."""
+        policies = learner.members.policy
+        if not learner.imitates:
+            return "fitness", trees.take(policies, slot)
+        if learner.imitation == 0:
+            return "expert", learner.crossover.expert(self.crossover, policies, slot)
+        return "student", trees.take(learner.crossover.students.policy, slot)
 
-        Fewer where the population is complete: what comes next depends on what it plays.
-        """
-        first = int(state.in_flight.told_count) // self.population * self.population
-        asked = state.in_flight.upcoming(n, repeat((MEMBER, -1)))
-        asked = [one for one in asked if one.number < first + self.population]
-        at = self._collects(state)
-        candidates = []
-        for number in (one.number for one in asked):
-            place = number % self.population
-            rng = trees.host_random(jax.random.fold_in(key, place))
-            steps = self.streams(self.batch if at is None else self._frames[at])
-            shape = len(steps), max(steps), self.task.action_size
-            noise = draw_noise(rng, shape, self._discrete)
-            if at is not None:  # by the last number a parent is chosen
-                noise = np.concatenate([noise, rng.random((*shape[:2], 1), np.float32)], axis=2)
-            candidates.append(
-                Candidate(
-                    Individual(self._player(state, place, at), None),
-                    draw_seeds(rng, len(steps)),
-                    noise,
-                    steps=steps,
-                    purpose="fitness" if at is None else "student" if at else "expert",
-                    origin="learning",
-                    number=number,
-                    version=int(state.in_flight.told_count),
-                    **(self._ancestry(state, place) if at is None else {}),
-                )
-            )
-        return candidates, replace(state, in_flight=state.in_flight.issue(asked))
-
-    def _player(self, state: GPOState, place: int, at: int | None) -> Any:
+    def _ancestry(self, state: GPOState, slot: int) -> dict[str, Any]:
+        """The parents of a child, or the candidate that the policy was before its last mutation."""
         learner = state.learner
-        if at is None:
-            return trees.take(learner.members.policy, place)
-        genetics, policies = learner.genetics, learner.members.policy
-        return trees.take(genetics.students.policy, place) if at else genetics.expert(self.crossover, policies, place)
-
-    def _ancestry(self, state: GPOState, place: int) -> dict[str, Any]:
-        """Whose child or successor the policy is."""
-        done = int(state.iterations)
-        if not done:
+        if learner.are_children:
+            operator = type(self.crossover).__name__ if self.crossover else "Copy"
+            parents = learner.crossover.couples[slot]
+            return {"parents": tuple(int(state.numbers[parent]) for parent in parents), "operators": (operator,)}
+        if state.numbers[slot] < 0:
             return {}
-        if done % self.iterations == 0 and done // self.iterations <= self.crossovers:
-            parents, by = (
-                state.learner.genetics.couples[place],
-                type(self.crossover).__name__ if self.crossover else "Copy",
-            )
-            return {"parents": tuple(int(state.numbers[parent]) for parent in parents), "operators": (by,)}
-        return {"parents": (int(state.numbers[place]),), "operators": (type(self.mutation).__name__,)}
+        return {"parents": (int(state.numbers[slot]),), "operators": (type(self.mutation).__name__,)}
 
     def tell(self, key: Array, state: GPOState, outcomes: Sequence[Outcome]) -> GPOState:
-        """Keep what was played until the whole population's is there.
-
-        It is written in place: the state that was given must not be used again.
-        """
+        """Keep what was played. It is written in place: the state that was given must not be used again."""
         outcomes, in_flight = state.in_flight.accept(outcomes)
-        state = replace(state, in_flight=in_flight, arrived=state.arrived + len(outcomes))
+        iteration = int(state.learner.iteration) % self.iterations
         for outcome in outcomes:
-            mutating = outcome.candidate.purpose == "fitness"
-            state = self._played(state, outcome) if mutating else self._observed(state, outcome)
-        if state.arrived < self.population:
-            return state
-        state = replace(state, arrived=state.arrived - self.population)
-        if self._collects(state) is None:
-            return replace(state, iterations=state.iterations + 1)
-        return replace(state, collected=state.collected + 1)
-
-    def _played(self, state: GPOState, outcome: Outcome) -> GPOState:
-        place, rows = outcome.candidate.number % self.population, batch_of(outcome, self.task.horizon)
-        batch = Batch(*(_with(column, place, part) for column, part in zip(state.batch, rows, strict=True)))
-        within = int(state.iterations) % self.iterations
-        scores = state.scores.copy()
-        if within == 0 and state.iterations // self.iterations <= self.crossovers:
-            scores[place] = np.nan  # a new policy
-        scores[place] = np.append(scores[place, 1:], outcome.fitness)
-        numbers, archive = _with(state.numbers, place, outcome.candidate.number), state.archive
-        if archive is not None and archive.returns.size:
-            ends, begin = np.cumsum(outcome.lengths), within * self.batch % archive.returns.shape[1]
-            sums = np.add.reduceat(outcome.transitions.reward.astype(np.float64), ends - outcome.lengths)
-            part, first = slice(begin, begin + self.batch), np.zeros(self.batch, bool)
-            first[ends - outcome.lengths] = True
-            archive = replace(
-                archive,
-                observation=_with(archive.observation, (place, part), rows.observation),
-                returns=_with(archive.returns, (place, part), np.repeat(sums, outcome.lengths)),
-                first=_with(archive.first, (place, part), first),
-            )
-        return replace(state, batch=batch, scores=scores, numbers=numbers, archive=archive)
-
-    def _observed(self, state: GPOState, outcome: Outcome) -> GPOState:
-        """An expert's or a student's states, with what decides the parent that is imitated in each."""
-        place, at = outcome.candidate.number % self.population, self._collects(state)
-        begin = sum(self._frames[:at])
-        part = (place, slice(begin, begin + self._frames[at]))
-        drawn = [
-            noise[:steps, -1] for noise, steps in zip(outcome.candidate.noise, outcome.candidate.steps, strict=True)
-        ]
-        archive = replace(
-            state.archive,
-            states=_with(state.archive.states, part, outcome.transitions.observation),
-            uniform=_with(state.archive.uniform, part, np.concatenate(drawn)),
-        )
-        return replace(state, archive=archive)
+            slot = outcome.candidate.number % self.population
+            if outcome.candidate.purpose == "fitness":
+                recording.store_batch(state, slot, outcome, self.task.horizon, iteration)
+            else:
+                recording.store_states(state, slot, outcome, self._collections)
+        return replace(state, in_flight=in_flight)
 
     def learning_phase(self, state: GPOState) -> str:
-        """What there is to learn now: the mutation, the selection of couples, a part of the crossover, or nothing."""
-        learner = state.learner
-        if learner.iterations < state.iterations:
-            return "learning"
-        breedings = min(int(learner.iterations) // self.iterations, self.crossovers)
-        if learner.selected < breedings:
-            return "selecting"
-        if learner.fitted < learner.selected or learner.imitated < state.collected:
-            return "crossover"
-        return ""
+        """The phase of `learn` as records name it; empty if candidates must be played first."""
+        return Phase(int(state.learner.phase)).record_name if state.is_ready else ""
 
     def steps_owed(self, state: GPOState) -> int:
-        """The gradient steps of each policy in the next `learn`; of a crossover that takes none, one."""
-        phase = self.learning_phase(state)
-        return {"": 0, "learning": self.mutation.steps}.get(phase, 1)
+        """The gradient steps of each policy in the next `learn`. A phase without any counts as one."""
+        if not state.is_ready:
+            return 0
+        return self.mutation.steps if state.learner.phase == Phase.MUTATE else 1
 
     def still_to_ask(self, state: GPOState) -> int:
-        """The experts or students of a crossover that is under way."""
-        return 0 if self._collects(state) is None else self.population
+        """The experts or students of the crossover that goes on."""
+        return self.population if state.learner.imitates else 0
 
-    def learn(self, key: Array, state: GPOState) -> GPOState:
-        """Do what there is to learn."""
-        phase = self.learning_phase(state)
-        if not phase:
+    def learn(self, key: Array, state: GPOState) -> GPOState:  # lines 2 to 11
+        """Algorithm 1, as far as what was played allows: one phase."""
+        if not state.is_ready:
             return state
-        do = {"learning": self._mutated, "selecting": self._selected, "crossover": self._crossed}[phase]
-        return replace(state, learner=do(key, state))
+        phase = Phase(int(state.learner.phase))
+        if phase is Phase.MUTATE:  # line 3
+            learner = self._mutate(key, state)
+        elif phase is Phase.SELECT:  # line 4
+            learner = self._select(key, state)
+        elif phase is Phase.START_CROSSOVER:  # lines 6 to 9
+            learner = self._start_crossover(key, state)
+        else:
+            learner = self._imitate(key, state)
+        used = learner.collections + phase.needs_play
+        return replace(state, learner=replace(learner, collections=used))
 
-    def _mutated(self, key: Array, state: GPOState) -> GPOLearner:
-        """One iteration of MUTATE: every policy on what all of them played, each by one compiled call on a core of its own.
-
-        As one program for all of them, updates on two cores take a fifth longer (`benchmarks/parts.py`, `stacked`).
-        """
-        learner, m = state.learner, self.population
-        members = [trees.take(learner.members, i) for i in range(m)]
-        judged = map_on_cores(
-            lambda i: self.mutation.judge(members[i], Batch(*(column[i] for column in state.batch))), range(m)
-        )
-        shared = Shared(*(jnp.stack(column) for column in zip(*(given for _, given, _ in judged), strict=True)))
-        near = learner.near
-        if self.sharing and int(learner.iterations) % self.iterations == 0:  # before the round's first update
-            near = self.sharing.near(breeding.divergence(learner.members.policy, state.batch.observation))
-
-        def improve(i: int) -> tuple[Member, Report]:
-            k, (member, _, returns) = jax.random.fold_in(key, i), judged[i]
-            return self.mutation.improve(k, member, i, shared, returns, near[i], self.sharing)
-
-        improved = map_on_cores(improve, range(m))
-        reports = np.array([report for _, report in improved], np.float32)
-        return replace(
-            learner,
-            members=trees.stack([member for member, _ in improved]),
-            near=near,
-            reports=reports,
-            iterations=learner.iterations + 1,
-        )
-
-    def _selected(self, key: Array, state: GPOState) -> GPOLearner:
+    def _mutate(self, key: Array, state: GPOState) -> GPOLearner:
+        """One iteration of MUTATE. The last of a round leads to SELECT; the last round has no end."""
         learner = state.learner
-        left = 1.0 - float(learner.selected) / max(1, self.crossovers - 1)
+        if learner.iteration % self.iterations == 0:
+            learner = share_anew(learner, self.sharing, state.batch)
+        learner = mutate(key, self.mutation, self.sharing, learner, state.batch)
+        learner = replace(learner, iteration=learner.iteration + 1)
+        ends = learner.iteration == self.iterations and learner.round < self.crossovers
+        return _enter(Phase.SELECT, learner) if ends else learner
+
+    def _select(self, key: Array, state: GPOState) -> GPOLearner:
+        """SELECT: the couples that have a child."""
+        learner = state.learner
+        left = 1.0 - float(learner.round) / max(1, self.crossovers - 1)
         known = state.scores[:, -1], learner.members.policy, state.batch.observation
-        genetics = replace(learner.genetics, couples=breeding.select(key, self.selection, *known, left))
-        return replace(learner, genetics=genetics, selected=learner.selected + 1)
+        couples = genetics.select(key, self.selection, *known, left)
+        crossover = replace(learner.crossover, couples=couples)
+        return _enter(Phase.START_CROSSOVER, replace(learner, crossover=crossover))
 
-    def _crossed(self, key: Array, state: GPOState) -> GPOLearner:
-        """CROSSOVER, as far as it can go: make the experts; have the students imitate them; let the children in."""
-        learner, fitness, archive = state.learner, state.scores[:, -1], state.archive
-        policies, genetics = learner.members.policy, learner.genetics
-        if learner.fitted < learner.selected:
-            learner = replace(learner, fitted=learner.fitted + 1)
-            if not isinstance(self.crossover, StateSpace):
-                return self._bred(
-                    learner, fitness, breeding.plain_children(key, self.crossover, genetics, policies, fitness)
-                )
-            made = breeding.experts(key, self.crossover, genetics, policies, fitness, archive)
-            return replace(learner, genetics=made)
-        at = int(learner.imitated - learner.bred * len(self._frames))
-        if at or self.crossover.expert_alone:  # else they play before they learn
-            genetics = breeding.imitate(key, self.crossover, genetics, policies, archive, sum(self._frames[: at + 1]))
-        learner = replace(learner, genetics=genetics, imitated=learner.imitated + 1)
-        return self._bred(learner, fitness, genetics.students.policy) if at + 1 == len(self._frames) else learner
+    def _start_crossover(self, key: Array, state: GPOState) -> GPOLearner:
+        """CROSSOVER begins: an expert and a student of each couple, or at once a child that needs none."""
+        learner = state.learner
+        known = self.crossover, learner.crossover, learner.members.policy, state.scores[:, -1]
+        if not isinstance(self.crossover, StateSpace):
+            return _breed(learner, genetics.plain_children(key, *known), state.scores[:, -1])
+        crossover = genetics.make_experts(key, *known, state.crossover_data)
+        return _enter(Phase.IMITATE, replace(learner, crossover=crossover, imitation=np.zeros((), np.int64)))
 
-    def _bred(self, learner: GPOLearner, fitness: np.ndarray, children: StochasticPolicy) -> GPOLearner:
-        """The children take the population's place."""
-        members = breeding.heirs(learner.members, children, learner.genetics.stronger(fitness))
-        return replace(learner, members=members, bred=learner.bred + 1)
+    def _imitate(self, key: Array, state: GPOState) -> GPOLearner:
+        """CROSSOVER goes on: an iteration of DAgger. After the last one the students are the children."""
+        learner = state.learner
+        crossover = learner.crossover
+        if learner.imitation > 0 or self.crossover.expert_alone:  # else the students play before they learn
+            count = sum(self._collections[: int(learner.imitation) + 1])
+            known = self.crossover, crossover, learner.members.policy, state.crossover_data
+            crossover = genetics.imitate_experts(key, *known, count)
+        learner = replace(learner, crossover=crossover, imitation=learner.imitation + 1)
+        if learner.imitation < len(self._collections):
+            return learner
+        return _breed(learner, crossover.students.policy, state.scores[:, -1])
 
     def best_member(self, state: GPOState) -> int:
-        """The member that earned most in the latest iterations of the round; of children that have not played yet, whose parents did."""
-        means = np.array([np.mean(row[~np.isnan(row)]) if np.isfinite(row).any() else -np.inf for row in state.scores])
-        if state.learner.bred and state.learner.bred * self.iterations == state.iterations:
-            means = means[state.learner.genetics.couples].sum(axis=1)
+        """The member that earned most in the latest iterations of the round.
+
+        Of children that have not played yet, it is the one whose parents earned most.
+        """
+        means = state.mean_scores()
+        if state.learner.are_children and not state.is_ready:
+            means = means[state.learner.crossover.couples].sum(axis=1)
         return int(np.argmax(means))
 
     forget_workers = forget_workers
@@ -372,25 +269,27 @@ class GPO:
         return trees.take(state.learner.members.policy, self.best_member(state))
 
     def policies(self, state: GPOState) -> dict[str, StochasticPolicy]:
-        """What is worth testing: the champion, without noise."""
+        """The policy to test: the champion, without noise."""
         return {"champion": self.champion(state)}
 
     def report(self, state: GPOState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """What a record of the iteration says besides its outcomes."""
-        learner, names = state.learner, Report._fields
-        figures = {name: learner.reports[:, k].tolist() for k, name in enumerate(names)}
-        own = {
-            "round": int(learner.bred) + 1,
-            "iteration": int(learner.iterations),
-            "champion": self.best_member(state),
-        }
-        own |= {"updates": int(learner.iterations) * self.mutation.steps, "near": learner.near.sum(axis=1).tolist()}
-        if any(o.candidate.purpose == "expert" for o in outcomes) or (learner.bred and not self._frames):
-            own["couples"] = learner.genetics.couples.tolist()
+        learner = state.learner
+        mutations = int(learner.round) * self.iterations + int(learner.iteration)
+        own = {"round": int(learner.round) + 1, "iteration": mutations, "champion": self.best_member(state)}
+        own |= {"updates": mutations * self.mutation.steps, "near": learner.shares_with.sum(axis=1).tolist()}
+        if any(o.candidate.purpose == "expert" for o in outcomes) or (learner.round and not self._collections):
+            own["couples"] = learner.crossover.couples.tolist()
+        figures = {name: learner.reports[:, k].tolist() for k, name in enumerate(Report._fields)}
         return own | {"beta": np.asarray(learner.members.beta).tolist()} | figures
 
 
-def _with(array: np.ndarray, at: Any, value: Any) -> np.ndarray:
-    """The array with the value written to it, in place."""
-    array[at] = value
-    return array
+def _enter(phase: Phase, learner: GPOLearner) -> GPOLearner:
+    return replace(learner, phase=np.asarray(phase, np.int64))
+
+
+def _breed(learner: GPOLearner, children: StochasticPolicy, fitness: np.ndarray) -> GPOLearner:  # line 10
+    """The children take the population's place, and the next round begins."""
+    members = genetics.children_as_members(learner.members, children, learner.crossover.stronger(fitness))
+    learner = replace(learner, members=members, round=learner.round + 1, iteration=np.zeros((), np.int64))
+    return _enter(Phase.MUTATE, learner)

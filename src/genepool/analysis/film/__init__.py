@@ -1,1 +1,1 @@
-"""Films of champions."""
+"""Here champions are played and filmed; the entrance is `camera.film_episodes`."""

@@ -1,4 +1,4 @@
-"""Champions before the camera: their episodes, played in Gymnasium, the engine that draws."""
+"""The camera: episodes of champions, played and filmed in Gymnasium, the engine that draws."""
 
 import inspect
 import math
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from genepool.acting.episodes import Rollout, play, returns
 from genepool.environments.engines import gymnasium as gymnasium_engine
 from genepool.environments.task import Task
 from genepool.errors import UserError
@@ -17,19 +18,18 @@ from genepool.runs.evaluation import episode_seeds
 from genepool.runs.folder import Folder
 from genepool.runs.policy import load
 from genepool.runs.rebuilding import rebuild_task
-from genepool.workers.local import Ticket, play, returns
 
 FPS = 25  # pictures a second, which a GIF can keep to
 HEIGHT = 360  # of a picture, in pixels
 
 
-class Star(NamedTuple):
-    """A champion, the task that it is watched on, and whose it is."""
+class FilmedChampion(NamedTuple):
+    """A champion, the task that it is filmed on, and the run that it comes from."""
 
     actor: Any
     task: Task  # with Gymnasium as its engine
     config: dict[str, Any]
-    frames: int  # that it had trained for
+    frames: int  # of its training
 
     @property
     def name(self) -> str:
@@ -37,24 +37,24 @@ class Star(NamedTuple):
         return f"{self.config['preset']}, {self.task.id}, {self.frames:,} frames, seed {self.config['seed']}"
 
 
-class Shot(NamedTuple):
-    """A picture, and when it was taken."""
+class Picture(NamedTuple):
+    """A picture of an episode."""
 
-    picture: np.ndarray  # [HEIGHT, width, 3]
-    step: int
+    pixels: np.ndarray  # [HEIGHT, width, 3]
+    step: int  # after which it was taken
     earned: float  # the return so far
 
 
-class Episode(NamedTuple):
-    """An episode that was played: what it brought, and the pictures of it."""
+class FilmedEpisode(NamedTuple):
+    """An episode that was played: its return, its steps, and its pictures."""
 
     earned: float
     steps: int
-    shots: list[Shot]
+    pictures: list[Picture]
 
 
 class Camera:
-    """An engine of one environment that takes pictures while it is played, in real time and for so many seconds."""
+    """An engine of one environment that takes pictures in real time during the first seconds of an episode."""
 
     def __init__(self, environment: Any, seconds: float):
         self._environment = environment
@@ -64,35 +64,38 @@ class Camera:
 
     def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
         """Start an episode."""
-        self.shots: list[Shot] = []
-        self.steps, self.earned = 0, 0.0
+        self.pictures: list[Picture] = []
+        self.steps = 0
+        self.earned = 0.0
         observations = self._engine.begin(seeds, threads)
-        self._take()
+        self._take_pictures()
         return observations
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Step the environment."""
         answer = self._engine.step(actions, live)
-        self.steps, self.earned = self.steps + 1, self.earned + float(answer[1][0])
-        self._take()
+        self.steps += 1
+        self.earned += float(answer[1][0])
+        self._take_pictures()
         return answer
 
-    def _take(self) -> None:
-        """The pictures that show this step: none where steps are quicker than pictures, several where they are slower."""
-        due = math.ceil((self.steps + 1) * FPS / self._rate)  # picture k shows step floor(k rate / FPS)
-        count = min(due, self._most) - len(self.shots)
+    def _take_pictures(self) -> None:
+        """Take the pictures of this step: none if steps are quicker than pictures, several if they are slower."""
+        until_now = math.ceil((self.steps + 1) * FPS / self._rate)  # picture k shows step floor(k rate / FPS)
+        count = min(until_now, self._most) - len(self.pictures)
         if count > 0:
-            self.shots += [Shot(_drawn(self._environment), self.steps, self.earned)] * count
+            self.pictures += [Picture(_pixels(self._environment), self.steps, self.earned)] * count
 
     def close(self) -> None:
         """Free the environment."""
         self._environment.close()
 
 
-def star(run: str | Path, task: Any = None) -> Star:
-    """The champion of a run, ready to be watched."""
+def load_champion(run: str | Path, task: Any = None) -> FilmedChampion:
+    """The champion of a run, and its task with the engine that draws."""
     folder = Folder(run)
-    config, champion = folder.config, load(folder.path)
+    config = folder.config
+    champion = load(folder.path)
     trained = rebuild_task(config, task)
     id = trained.id if trained.engine == "gymnasium" else gymnasium_engine.id_of(trained.id)
     if id is None:
@@ -101,24 +104,26 @@ def star(run: str | Path, task: Any = None) -> Star:
     sizes = champion.spaces.observation_size, champion.spaces.action_size
     if (shown.observation_size, shown.action_size) != sizes:
         raise UserError(f"{id} cannot be watched: Gymnasium's has other observations or actions than it was trained on")
-    return Star(jax.tree.map(np.asarray, champion.actor), shown, config, champion.facts["frames"])
+    return FilmedChampion(jax.tree.map(np.asarray, champion.actor), shown, config, champion.facts["frames"])
 
 
-def perform(star: Star, episodes: int, seed: int, seconds: float, live: bool = False) -> list[Episode]:
-    """Play the episodes that `genepool evaluate` plays, to their end; of each the first seconds are filmed."""
+def film_episodes(
+    champion: FilmedChampion, episodes: int, seed: int, seconds: float, live: bool = False
+) -> list[FilmedEpisode]:
+    """Play the episodes that `genepool evaluate` plays, to their end. The first seconds of each are filmed."""
     seeds = episode_seeds(seed, episodes)
-    camera = Camera(stage(star.task, "human" if live else "rgb_array"), seconds)
+    camera = Camera(drawing_environment(champion.task, "human" if live else "rgb_array"), seconds)
     played = []
     try:
         for episode_seed in seeds:
-            (earned,) = returns(play(star.task, camera, 1, [Ticket(star.actor, None, episode_seed)]))
-            played.append(Episode(earned, camera.steps, camera.shots))
+            (earned,) = returns(play(champion.task, camera, 1, [Rollout(champion.actor, None, episode_seed)]))
+            played.append(FilmedEpisode(earned, camera.steps, camera.pictures))
     finally:
         camera.close()
     return played
 
 
-def stage(task: Task, mode: str) -> Any:
+def drawing_environment(task: Task, mode: str) -> Any:
     """A task's environment that draws, for a film ("rgb_array") or in a window ("human")."""
     try:
         if task.make is None:
@@ -128,7 +133,7 @@ def stage(task: Task, mode: str) -> Any:
         else:
             environment = task.make()
     except Exception as error:
-        raise UserError(f"{task.id} cannot be drawn: {_line(error)}") from error
+        raise UserError(f"{task.id} cannot be drawn: {_first_line(error)}") from error
     if environment.render_mode != mode:
         environment.close()
         raise UserError(f"{task.id} draws nothing: let its function take render_mode, and draw for {mode!r}")
@@ -136,17 +141,17 @@ def stage(task: Task, mode: str) -> Any:
     return environment
 
 
-def _drawn(environment: Any) -> np.ndarray:
+def _pixels(environment: Any) -> np.ndarray:
     """The environment's picture, HEIGHT pixels high."""
     from PIL import Image
 
     try:
         picture = Image.fromarray(np.asarray(environment.render(), np.uint8))
     except Exception as error:
-        raise UserError(f"the task cannot be drawn: {_line(error)}") from error
+        raise UserError(f"the task cannot be drawn: {_first_line(error)}") from error
     width = 2 * round(HEIGHT * picture.width / picture.height / 2)  # even, as films must be
     return np.asarray(picture.resize((width, HEIGHT)))
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

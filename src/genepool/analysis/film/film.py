@@ -1,4 +1,4 @@
-"""Films of champions: side by side, with what is going on written under them, as GIF or mp4."""
+"""Films of champions side by side, with step and return written under them, as GIF or mp4."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
@@ -7,19 +7,22 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from genepool.analysis.film.camera import FPS, HEIGHT, Episode, Shot, Star
+from genepool.analysis.film.camera import FPS, HEIGHT, FilmedChampion, FilmedEpisode, Picture
 from genepool.errors import UserError
 
 BAND = 40  # pixels for the words under a picture
 
 
-def scenes(stars: Sequence[Star], played: Sequence[Sequence[Episode]]) -> Iterator[Image.Image]:
-    """The pictures of a film: the stars side by side, episode after episode; who is done stands still till all are."""
-    for number, together in enumerate(zip(*played, strict=True), 1):
-        for moment in zip_longest(*(episode.shots for episode in together)):
+def scenes(champions: Sequence[FilmedChampion], played: Sequence[Sequence[FilmedEpisode]]) -> Iterator[Image.Image]:
+    """The pictures of a film: the champions side by side, one episode after the other.
+
+    An episode that is over shows its last picture until all are over.
+    """
+    for number, episodes in enumerate(zip(*played, strict=True), 1):
+        for moment in zip_longest(*(episode.pictures for episode in episodes)):
             tiles = [
-                _tile(one.name, number, shot or episode.shots[-1], episode)
-                for one, shot, episode in zip(stars, moment, together, strict=True)
+                _tile(champion.name, number, picture or episode.pictures[-1], episode)
+                for champion, picture, episode in zip(champions, moment, episodes, strict=True)
             ]
             scene = Image.new("RGB", (sum(tile.width for tile in tiles), HEIGHT + BAND))
             for k, tile in enumerate(tiles):
@@ -27,17 +30,17 @@ def scenes(stars: Sequence[Star], played: Sequence[Sequence[Episode]]) -> Iterat
             yield scene
 
 
-def _tile(name: str, number: int, shot: Shot, episode: Episode) -> Image.Image:
-    tile = Image.new("RGB", (shot.picture.shape[1], HEIGHT + BAND))
-    tile.paste(Image.fromarray(shot.picture))
-    over = ", over" if shot.step == episode.steps else ""
-    words = f"{name}\nepisode {number}, step {shot.step}, return {shot.earned:.1f}{over}"
+def _tile(name: str, number: int, picture: Picture, episode: FilmedEpisode) -> Image.Image:
+    tile = Image.new("RGB", (picture.pixels.shape[1], HEIGHT + BAND))
+    tile.paste(Image.fromarray(picture.pixels))
+    over = ", over" if picture.step == episode.steps else ""
+    words = f"{name}\nepisode {number}, step {picture.step}, return {picture.earned:.1f}{over}"
     ImageDraw.Draw(tile).text((6, HEIGHT + 4), words, fill="white", font=ImageFont.load_default(13), spacing=3)
     return tile
 
 
 def writer(path: Path) -> Callable[[Iterator[Image.Image]], int]:
-    """What writes a film to this file, as GIF or mp4 by its name, and says how many pictures it had."""
+    """A function that writes a film to this file, as GIF or mp4 by its name, and returns how many pictures it has."""
     if not path.parent.is_dir():
         raise UserError(f"there is no folder {path.parent} to write the film to: make it, or give another --out FILE")
     if path.suffix.lower() == ".gif":
@@ -66,12 +69,15 @@ def _gif(scenes: Iterator[Image.Image], path: Path) -> int:
 
 
 def _mp4(av: Any, scenes: Iterator[Image.Image], path: Path) -> int:
-    count, stream = 0, None
+    count = 0
+    stream = None
     with av.open(str(path), "w") as film:
         for scene in scenes:
             if stream is None:
                 stream = film.add_stream("libx264", rate=FPS)
-                stream.width, stream.height, stream.pix_fmt = scene.width, scene.height, "yuv420p"
+                stream.width = scene.width
+                stream.height = scene.height
+                stream.pix_fmt = "yuv420p"
             film.mux(stream.encode(av.VideoFrame.from_image(scene)))
             count += 1
         film.mux(stream.encode(None))

@@ -1,1 +1,1 @@
-"""What crossover and mutation make of a population."""
+"""Here children of crossovers and mutations are compared with their parents; the entrance is `study.run_study`."""

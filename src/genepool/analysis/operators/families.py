@@ -1,7 +1,7 @@
-"""The families of the operator study: parents and their children by every crossover and mutation, bred and played.
+"""The families of the operator study: parents and their children by every crossover and mutation, and their episodes.
 
 PDERL's Figures 5 to 9 compare children of both its crossovers and both its mutations, GPO's Figure 3 those of its two
-crossovers. What is compared is always policies by name.
+crossovers. Policies are always compared by name.
 """
 
 from collections.abc import Sequence
@@ -14,26 +14,27 @@ import numpy as np
 from jax import Array
 
 from genepool import trees
-from genepool.analysis.operators.study_input import Material
+from genepool.acting.batch import CAPACITY
+from genepool.analysis.operators.study_input import StudyInput
 from genepool.environments.task import Task
-from genepool.evolution.genetic.generational import mutate
+from genepool.evolution.genetic.shared import mutate
 from genepool.runs.evaluation import episode_seeds
 from genepool.types import Candidate, Individual, Outcome
-from genepool.workers.local import CAPACITY, LocalWorkers
+from genepool.workers.local import LocalWorkers
 
 STATES = 2_000  # kept of the episodes of a policy, evenly spaced
 SIGMAS = (0.01, 0.05, 0.1, 0.2)  # Figure 9's magnitudes, those of the authors' code; its 0 is the parent
 
 
 class Family(NamedTuple):
-    """Policies to be compared, by name. The first is the one that all others are measured by."""
+    """Policies to be compared, by name. All others are measured by the first."""
 
     name: str
     policies: dict[str, Any]  # callable pytrees that act
 
 
-class Played(NamedTuple):
-    """What a policy brought on the study's episodes, and states that it was in."""
+class PolicyEpisodes(NamedTuple):
+    """The episodes of one policy: their returns, and the states that it visited."""
 
     returns: tuple[float, ...]
     states: list[np.ndarray]  # of each episode, [n, |S|]
@@ -43,79 +44,95 @@ class Played(NamedTuple):
         """The mean return."""
         return float(np.mean(self.returns))
 
+    @property
+    def all_states(self) -> np.ndarray:
+        """The states of all episodes, [n, |S|]."""
+        return np.concatenate(self.states)
 
-def crossings(key: Array, material: Material, fitness: dict[int, float], n: int) -> list[Family]:
+
+def crossings(key: Array, study_input: StudyInput, fitness: dict[int, float], n: int) -> list[Family]:
     """`n` pairs drawn at random, and of each a child by every crossover; parent 1 is the fitter (Figures 5 and 6).
 
-    Parents are whoever has a fitness, by place. Of the two children of a row copy it is the first, which is parent 1 with
-    rows of parent 2.
+    Parents are the individuals in `fitness`, by their indices. Of the two children of a row copy it is the first, which
+    is parent 1 with rows of parent 2.
     """
     k_pairs, k_cross = jax.random.split(key)
     pairs = list(combinations(sorted(fitness), 2))
-    couples = [tuple(sorted(pairs[k], key=lambda place: -fitness[place])) for k in _drawn(k_pairs, len(pairs), n)]
+    couples = [tuple(sorted(pairs[k], key=lambda i: -fitness[i])) for k in _draw_indices(k_pairs, len(pairs), n)]
     keys = [jax.random.fold_in(k_cross, k) for k in range(n)]
-    children = {name: breed(keys, couples) for name, breed in material.crossovers.items()}
-    actor = lambda place: material.individuals[place].actor
-    return [
-        Family(
-            f"{i} and {j}",
-            {"parent 1": actor(i), "parent 2": actor(j)} | {name: made[k] for name, made in children.items()},
-        )
-        for k, (i, j) in enumerate(couples)
-    ]
+    children = {name: breed(keys, couples) for name, breed in study_input.crossovers.items()}
+    families = []
+    for k, (i, j) in enumerate(couples):
+        parents = {"parent 1": study_input.individuals[i].actor, "parent 2": study_input.individuals[j].actor}
+        families.append(Family(f"{i} and {j}", parents | {name: made[k] for name, made in children.items()}))
+    return families
 
 
-def mutations(key: Array, material: Material, places: Sequence[int], n: int) -> list[Family]:
-    """`n` parents drawn at random from these places, and of each a child by every mutation (Figures 7 and 8)."""
-    if not material.mutations:
+def mutations(key: Array, study_input: StudyInput, indices: Sequence[int], n: int) -> list[Family]:
+    """`n` parents drawn at random from these indices, and of each a child by every mutation (Figures 7 and 8)."""
+    if not study_input.mutations:
         return []
-    return _mutants(key, material, places, n, material.mutations)
+    return _mutants(key, study_input, indices, n, study_input.mutations)
 
 
 def magnitudes(
-    key: Array, material: Material, places: Sequence[int], n: int, sigmas: Sequence[float] = SIGMAS
+    key: Array, study_input: StudyInput, indices: Sequence[int], n: int, sigmas: Sequence[float] = SIGMAS
 ) -> list[Family]:
     """The same parents, and of each a child by proximal mutation of every magnitude, in one direction (Figure 9)."""
-    proximal = material.mutations.get("proximal")
+    proximal = study_input.mutations.get("proximal")
     if proximal is None:
         return []
-    return _mutants(key, material, places, n, {f"sigma {sigma:g}": replace(proximal, sigma=sigma) for sigma in sigmas})
+    return _mutants(
+        key, study_input, indices, n, {f"sigma {sigma:g}": replace(proximal, sigma=sigma) for sigma in sigmas}
+    )
 
 
-def _mutants(key: Array, material: Material, places: Sequence[int], n: int, operators: dict[str, Any]) -> list[Family]:
+def _mutants(
+    key: Array, study_input: StudyInput, indices: Sequence[int], n: int, operators: dict[str, Any]
+) -> list[Family]:
+    """Parents drawn at random, and of each a child by every operator."""
     k_parents, k_mutate = jax.random.split(key)
-    chosen = [places[drawn] for drawn in _drawn(k_parents, len(places), n)]
-    parents = [material.individuals[place] for place in chosen]
-    together, keys = trees.stack(parents), jax.random.split(k_mutate, n)
-    children = {name: mutate(operator, keys, together, np.ones(n, bool)) for name, operator in operators.items()}
+    chosen = [indices[k] for k in _draw_indices(k_parents, len(indices), n)]
+    parents = [study_input.individuals[index] for index in chosen]
+    stacked = trees.stack(parents)
+    keys = jax.random.split(k_mutate, n)
+    children = {name: mutate(operator, keys, stacked, np.ones(n, bool)) for name, operator in operators.items()}
     return [
-        Family(str(place), {"parent": x.actor} | {name: trees.take(c.actor, k) for name, c in children.items()})
-        for k, (place, x) in enumerate(zip(chosen, parents, strict=True))
+        Family(str(index), {"parent": x.actor} | {name: trees.take(c.actor, k) for name, c in children.items()})
+        for k, (index, x) in enumerate(zip(chosen, parents, strict=True))
     ]
 
 
-def _drawn(key: Array, among: int, n: int) -> list[int]:
-    """`n` numbers below `among`, none twice before all have been drawn."""
+def _draw_indices(key: Array, count: int, n: int) -> list[int]:
+    """`n` numbers below `count`, none twice before all have been drawn."""
     rng = trees.host_random(key)
-    return [int(k) for _ in range(-(-n // among)) for k in rng.permutation(among)][:n]
+    return [int(k) for _ in range(-(-n // count)) for k in rng.permutation(count)][:n]
 
 
-class Stage:
-    """Plays policies without noise, every one of them on the same fresh episodes and only once."""
+class PolicyEvaluator:
+    """Plays policies without noise, all on the same fresh episodes and each policy only once."""
 
     def __init__(self, task: Task, episodes: int, seed: int):
-        self.task, self.seeds = task, episode_seeds(seed, episodes)
+        self.task = task
+        self.seeds = episode_seeds(seed, episodes)
         self.frames = 0
-        self._known: dict[int, tuple[Any, Played]] = {}  # by identity, with the policy so that it stays the same
+        self._known: dict[
+            int, tuple[Any, PolicyEpisodes]
+        ] = {}  # by id; the policy is kept so that its id stays its own
 
-    def play(self, families: Sequence[Family]) -> list[dict[str, Played]]:
-        """What every policy of every family brought."""
-        wanted = {id(p): p for family in families for p in family.policies.values() if id(p) not in self._known}
-        together = max(1, CAPACITY // len(self.seeds))  # few at a time: the transitions of all would not fit in memory
-        workers, policies, n = LocalWorkers(self.task), list(wanted.values()), len(self.seeds)
+    def evaluate(self, families: Sequence[Family]) -> list[dict[str, PolicyEpisodes]]:
+        """The episodes of every policy of every family."""
+        policies = {id(p): p for family in families for p in family.policies.values() if id(p) not in self._known}
+        self._play(list(policies.values()))
+        return [{name: self._known[id(p)][1] for name, p in family.policies.items()} for family in families]
+
+    def _play(self, policies: Sequence[Any]) -> None:
+        n = len(self.seeds)
+        at_once = max(1, CAPACITY // n)  # the transitions of all would not fit in memory
+        workers = LocalWorkers(self.task)
         try:
-            for begin in range(0, len(policies), together):
-                batch = policies[begin : begin + together]
+            for begin in range(0, len(policies), at_once):
+                batch = policies[begin : begin + at_once]
                 episodes = workers.map(
                     [Candidate(Individual(p, None), (seed,), purpose="study") for p in batch for seed in self.seeds]
                 )
@@ -123,10 +140,10 @@ class Stage:
                     self._known[id(policy)] = policy, self._kept(episodes[k * n : (k + 1) * n])
         finally:
             workers.close()
-        return [{name: self._known[id(p)][1] for name, p in family.policies.items()} for family in families]
 
-    def _kept(self, episodes: Sequence[Outcome]) -> Played:
+    def _kept(self, episodes: Sequence[Outcome]) -> PolicyEpisodes:
+        """The returns of one policy's episodes, and about STATES of their states."""
         frames = sum(episode.frames for episode in episodes)
         self.frames += frames
         states = [np.array(episode.transitions.observation[:: -(-frames // STATES)]) for episode in episodes]
-        return Played(tuple(episode.fitness for episode in episodes), states)
+        return PolicyEpisodes(tuple(episode.fitness for episode in episodes), states)

@@ -1,1 +1,1 @@
-"""From run folders to columns, and statistics of them."""
+"""Here run folders become columns, groups and statistics; the entrance is `reading.read_all`."""

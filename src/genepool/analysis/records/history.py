@@ -6,42 +6,44 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from genepool.analysis.report.curves import moving_average
+from genepool.analysis.records.statistics import moving_average
 
 FATES = ("elite", "selected", "discarded")
-TESTED = ("champion", "learner", "mother")  # whose tests are the run's score, the first that there are
-ASK, TELL, LEARNT = 0, 1, 2
+TESTED = ("champion", "learner", "mother")  # the first of them that was tested gives the run's score
+ASK = 0
+TELL = 1
+LEARN = 2
 
 
 class Scores(NamedTuple):
     """Test returns of one policy, the mean of each test's episodes."""
 
-    at: np.ndarray  # [T]: places among the run's records
+    at: np.ndarray  # [T]: indices of the run's records
     returns: np.ndarray  # [T]
     episodes: int  # in each test
 
 
 class Candidates(NamedTuple):
-    """Everyone who was tried, in the order of the records."""
+    """All candidates that were tried, in the order of the records."""
 
     number: np.ndarray  # [C]
-    at: np.ndarray  # [C]: places among the run's records
+    at: np.ndarray  # [C]: indices of the run's records
     fitness: np.ndarray  # [C]: mean returns
-    reference: np.ndarray  # [C]: mean returns of the strategy's mean beside them, NaN where it was not played
+    reference: np.ndarray  # [C]: mean returns of the strategy's mean, NaN if it was not played
     parents: np.ndarray  # [C, 2]: numbers, -1 for none
-    maker: np.ndarray  # [C]: places among `makers`
-    makers: tuple[str, ...]  # what was done to make someone: operators, or where it came from
-    bred: np.ndarray  # [C] bool: tried for its fitness; the others explored
-    learning: np.ndarray  # [C] bool: of the learner's making
+    maker: np.ndarray  # [C]: indices of `makers`
+    makers: tuple[str, ...]  # how candidates were made: their operators, or where they came from
+    for_fitness: np.ndarray  # [C] bool: tried for its fitness; the others explored
+    by_learner: np.ndarray  # [C] bool: made by the learner
 
     def made_by(self, maker: str) -> np.ndarray:
-        """[C] bool: who was made so."""
+        """[C] bool: the candidates that were made so."""
         return self.maker == (self.makers.index(maker) if maker in self.makers else -1)
 
 
 @dataclass(frozen=True)
 class History:
-    """A run that was read."""
+    """The columns of one run. G is the number of records, N the size of the largest generation."""
 
     name: str
     path: Path
@@ -51,11 +53,11 @@ class History:
     wall: np.ndarray  # [G] seconds
     tests: dict[str, Scores]
     fitness: np.ndarray  # [G, N], NaN where a generation has fewer
-    fates: np.ndarray | None  # [G, 3]: clones of the learner so far, by what became of them
-    scalars: dict[str, np.ndarray]  # [G] each, NaN where a record has none; of lists the mean
+    fates: np.ndarray | None  # [G, 3]: how many clones of the learner had each fate so far
+    scalars: dict[str, np.ndarray]  # [G] each, NaN where a record has none; the mean of a list
     seconds: dict[str, np.ndarray]  # [G] each, by phase
     candidates: Candidates
-    events: np.ndarray  # [E, 3]: ASK, TELL or LEARNT, the candidate's number, the place among the records
+    events: np.ndarray  # [E, 3]: ASK, TELL or LEARN; the candidate's number; the index of the record
     moments: np.ndarray  # [E] seconds of the run's wall clock, NaN where a record has none
 
     @property
@@ -70,17 +72,17 @@ class History:
 
     @property
     def score(self) -> Scores:
-        """The tests that count. Where there are none, the best fitness of each generation stands in for them."""
+        """The tests that count. Without tests, the best fitness of each generation replaces them."""
         if self.scored != "fittest":
             return self.tests[self.scored]
         known = ~np.isnan(self.fitness).all(axis=1)
         return Scores(np.flatnonzero(known), np.nanmax(self.fitness[known], axis=1), 1)
 
     def smoothed(self, who: str | None = None) -> np.ndarray:
-        """[T]: the score, or someone's tests, each the mean of the last ten, as the authors of ERL and PDERL have it."""
+        """[T]: the score, or one policy's tests, as the mean of the last ten. ERL's and PDERL's authors do the same."""
         return moving_average((self.tests[who] if who else self.score).returns)
 
     def final(self, frames: float = np.inf) -> float:
-        """The mean of the last ten tests, or of the last ten by then."""
+        """The mean of the last ten tests up to these frames. NaN if there is no test yet."""
         by_then = np.flatnonzero(self.frames[self.score.at] <= frames)
         return float(self.smoothed()[by_then[-1]]) if len(by_then) else np.nan

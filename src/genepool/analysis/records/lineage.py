@@ -1,4 +1,4 @@
-"""Who descends from whom: the ancestors of a champion, and what was done to make each of them."""
+"""Ancestry: the ancestors of a champion, and what each operator did to the fitness of children."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from genepool.analysis.records.history import Candidates
 
 @dataclass(frozen=True)
 class Lineage:
-    """The champion's ancestors and their children among them, by places among the candidates."""
+    """The champion's ancestors and the links between them. Candidates are named by their indices."""
 
     champion: int
     ancestors: np.ndarray  # [A] with the champion, oldest first
@@ -18,56 +18,56 @@ class Lineage:
     line: np.ndarray  # from the champion back, always to the fitter parent
 
     def steps(self, candidates: Candidates) -> Counter[str]:
-        """What was done along the line, and how often."""
+        """How the members of the line were made, and how often."""
         return Counter(candidates.makers[maker] for maker in candidates.maker[self.line])
 
 
 def champion_of(candidates: Candidates) -> int | None:
     """The fittest of the last generation."""
-    bred = np.flatnonzero(candidates.bred)
-    if not len(bred):
+    tried = np.flatnonzero(candidates.for_fitness)
+    if not len(tried):
         return None
-    last = bred[candidates.at[bred] == candidates.at[bred].max()]
+    last = tried[candidates.at[tried] == candidates.at[tried].max()]
     return int(last[np.argmax(np.nan_to_num(candidates.fitness[last], nan=-np.inf))])
 
 
 def parents_of(candidates: Candidates) -> np.ndarray:
-    """[C, 2]: the places of everyone's parents, -1 for none, and for those that are not on record before their child."""
+    """[C, 2]: the indices of each candidate's parents. -1 for none, and for one not recorded before its child."""
     order = np.argsort(candidates.number, kind="stable")
     numbers = candidates.number[order]
-    near = np.minimum(np.searchsorted(numbers, candidates.parents), len(numbers) - 1)
-    places = np.where(numbers[near] == candidates.parents, order[near], -1)
-    return np.where(places < np.arange(len(numbers))[:, None], places, -1)
+    nearest = np.minimum(np.searchsorted(numbers, candidates.parents), len(numbers) - 1)
+    indices = np.where(numbers[nearest] == candidates.parents, order[nearest], -1)
+    return np.where(indices < np.arange(len(numbers))[:, None], indices, -1)
 
 
 def lineage(candidates: Candidates) -> Lineage | None:
-    """The ancestry of the champion; nothing where nobody has parents, as in an evolution strategy."""
+    """The champion's ancestry. None if no candidate has parents, as in an evolution strategy."""
     champion = champion_of(candidates)
     if champion is None or not (candidates.parents >= 0).any():
         return None
     parents = parents_of(candidates)
     pairs = parents.tolist()
-    seen = [False] * (len(pairs) + 1)  # the last place is nobody's, for -1 to point to
-    seen[champion] = True
+    is_ancestor = [False] * (len(pairs) + 1)  # the last entry is for a parent of -1
+    is_ancestor[champion] = True
     for child in range(champion, -1, -1):
-        if seen[child]:
-            x, y = pairs[child]
-            seen[x] = seen[y] = True
-    ancestors = np.flatnonzero(seen[:-1])
+        if is_ancestor[child]:
+            for parent in pairs[child]:
+                is_ancestor[parent] = True
+    ancestors = np.flatnonzero(is_ancestor[:-1])
     links = np.stack([parents[ancestors], np.stack([ancestors, ancestors], axis=1)], axis=2).reshape(-1, 2)
     links = np.unique(links[links[:, 0] >= 0], axis=0)
     line = [champion]
-    while above := [parent for parent in pairs[line[-1]] if parent >= 0]:
-        line.append(max(above, key=lambda parent: candidates.fitness[parent]))
+    while known := [parent for parent in pairs[line[-1]] if parent >= 0]:
+        line.append(max(known, key=lambda parent: candidates.fitness[parent]))
     return Lineage(champion, ancestors, links, np.array(line))
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What became of those that were made in one way."""
+    """What one way of making children did to their fitness."""
 
     maker: str
-    before: np.ndarray  # fitness of the fitter parent, or of the strategy's mean beside the individual
+    before: np.ndarray  # fitness of the fitter parent, or of the strategy's mean
     after: np.ndarray  # the child's own
 
     @property
@@ -82,17 +82,17 @@ class Effect:
 
 
 def effects(candidates: Candidates) -> list[Effect]:
-    """Parents' and children's fitness by what was done, those that were made most often first."""
+    """The fitness of parents and children for each way of making children, the most frequent first."""
     if not len(candidates.number):
         return []
     parents = parents_of(candidates)
-    above = np.where(parents >= 0, candidates.fitness[parents], -np.inf)
-    before = above.max(axis=1)
+    of_parents = np.where(parents >= 0, candidates.fitness[parents], -np.inf)
+    before = of_parents.max(axis=1)
     before = np.where(np.isfinite(before), before, candidates.reference)
-    comparable = candidates.bred & np.isfinite(before) & np.isfinite(candidates.fitness)
+    comparable = candidates.for_fitness & np.isfinite(before) & np.isfinite(candidates.fitness)
     found = []
     for maker in candidates.makers:
-        mine = comparable & candidates.made_by(maker)
-        if mine.any():
-            found.append(Effect(maker, before[mine], candidates.fitness[mine]))
+        chosen = comparable & candidates.made_by(maker)
+        if chosen.any():
+            found.append(Effect(maker, before[chosen], candidates.fitness[chosen]))
     return sorted(found, key=lambda effect: -len(effect.before))

@@ -1,22 +1,23 @@
-"""Which runs belong together: those on one task by one engine, and among them those of one system with one configuration."""
+"""Which runs belong to one group: first by task and engine, then by system, that is, by preset and settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from genepool.analysis.records.history import History
+from genepool.runs.folder import file_name
 
 SHOWN = 3  # settings in a system's name
 
 
 @dataclass(frozen=True)
-class System:
-    """Runs that differ in nothing but their seeds."""
+class SystemRuns:
+    """The runs of one system: they differ only in their seeds."""
 
     label: str
     runs: tuple[History, ...]  # by seed
-    settings: dict[str, Any]  # in which it differs from others of its preset here
-    place: int = 0  # among all labels, for its colour
+    settings: dict[str, Any]  # those in which it differs from the other systems of its preset
+    colour_index: int = 0  # among all labels
 
     @property
     def preset(self) -> str:
@@ -25,25 +26,30 @@ class System:
 
     @property
     def counted(self) -> tuple[History, ...]:
-        """The runs whose ends are compared: those that are finished, or all as they stand while none is."""
+        """The runs whose final scores are compared: the finished ones, or all if none is finished."""
         return tuple(run for run in self.runs if run.finished) or self.runs
 
     @property
     def seeds(self) -> str:
         """How many seeds, and which, in words."""
         numbers = sorted(run.config["seed"] for run in self.counted)
-        few = len(numbers) < 7 or numbers != list(range(numbers[0], numbers[-1] + 1))
-        which = ", ".join(map(str, numbers)) if few else f"{numbers[0]} to {numbers[-1]}"
+        listed = len(numbers) < 7 or numbers != list(range(numbers[0], numbers[-1] + 1))
+        which = ", ".join(map(str, numbers)) if listed else f"{numbers[0]} to {numbers[-1]}"
         return f"{len(numbers)} seed{'s' * (len(numbers) > 1)} ({which})"
+
+    @property
+    def legend(self) -> str:
+        """Its label and its seeds."""
+        return f"{self.label}, {self.seeds}"
 
 
 @dataclass(frozen=True)
-class Group:
-    """Systems on one task by one engine: what may be compared."""
+class TaskRuns:
+    """All systems on one task by one engine: only these may be compared."""
 
     task: str
     engine: str
-    systems: tuple[System, ...]
+    systems: tuple[SystemRuns, ...]
 
     @property
     def name(self) -> str:
@@ -53,7 +59,7 @@ class Group:
     @property
     def slug(self) -> str:
         """The same as part of a file's name."""
-        return "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{self.task}-{self.engine}")
+        return file_name(f"{self.task}-{self.engine}")
 
     @property
     def runs(self) -> list[History]:
@@ -62,58 +68,67 @@ class Group:
 
     @property
     def versions(self) -> list[str]:
-        """Versions of the engine and of MuJoCo that its runs had."""
-        named = lambda versions: ", ".join(
-            f"{name} {versions[name]}" for name in dict.fromkeys((self.engine, "mujoco")) if name in versions
-        )
-        return sorted({named(run.config.get("versions", {})) for run in self.runs} - {""})
+        """The different versions of the engine and of MuJoCo that its runs had."""
+        return sorted({self._versions(run) for run in self.runs} - {""})
+
+    def _versions(self, run: History) -> str:
+        versions = run.config.get("versions", {})
+        names = dict.fromkeys((self.engine, "mujoco"))
+        return ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
 
 
-def grouped(histories: Sequence[History]) -> tuple[list[Group], dict[str, str]]:
-    """The runs by task and engine and then by system, and of those that say nothing new why, by name."""
-    groups, left_out = [], {}
+def group_runs(histories: Sequence[History]) -> tuple[list[TaskRuns], dict[str, str]]:
+    """The runs by task and engine and then by system; and the runs that add nothing, each with the reason."""
+    groups = []
+    left_out: dict[str, str] = {}
     for task, engine in sorted({(run.config["task"], run.config["engine"]) for run in histories}):
         here = [run for run in histories if (run.config["task"], run.config["engine"]) == (task, engine)]
         systems = []
         for preset in dict.fromkeys(run.config["preset"] for run in here):
             systems += _systems(preset, [run for run in here if run.config["preset"] == preset], left_out)
-        groups.append(Group(task, engine, tuple(systems)))
+        groups.append(TaskRuns(task, engine, tuple(systems)))
     labels = list(dict.fromkeys(system.label for group in groups for system in group.systems))
-    placed = lambda system: replace(system, place=labels.index(system.label))
-    return [replace(group, systems=tuple(map(placed, group.systems))) for group in groups], left_out
+    return [_coloured(group, labels) for group in groups], left_out
 
 
-def _systems(preset: str, runs: list[History], left_out: dict[str, str]) -> list[System]:
-    """The runs of a preset apart by what their configurations differ in."""
+def _coloured(group: TaskRuns, labels: list[str]) -> TaskRuns:
+    """The group, each system with the index of its label."""
+    systems = (replace(system, colour_index=labels.index(system.label)) for system in group.systems)
+    return replace(group, systems=tuple(systems))
+
+
+def _systems(preset: str, runs: list[History], left_out: dict[str, str]) -> list[SystemRuns]:
+    """The runs of a preset, split by the settings in which they differ."""
     described = [settings(run.config) for run in runs]
-    apart = _apart(described)
-    kinds: dict[tuple, list[History]] = {}
+    paths = _differing_paths(described)
+    by_values: dict[tuple[str, ...], list[History]] = {}
     for run, own in zip(runs, described, strict=True):
-        kinds.setdefault(tuple(str(own.get(path)) for path in apart), []).append(run)
-    systems, labels = [], set()
-    for values, members in sorted(kinds.items()):
-        differing = dict(zip(apart, values, strict=True))
+        by_values.setdefault(tuple(str(own.get(path)) for path in paths), []).append(run)
+    systems = []
+    labels: set[str] = set()
+    for values, members in sorted(by_values.items()):
+        differing = dict(zip(paths, values, strict=True))
         label = _label(preset, differing)
         label = label if label not in labels else f"{label} {len(labels) + 1}"
         labels.add(label)
-        systems.append(System(label, _by_seed(members, left_out), differing))
+        systems.append(SystemRuns(label, _by_seed(members, left_out), differing))
     return systems
 
 
 def _by_seed(runs: list[History], left_out: dict[str, str]) -> tuple[History, ...]:
-    """One run for each seed, the longest. The same seed gives the same bits: a second run is no second sample."""
+    """One run for each seed, the longest: the same seed gives the same bits, so a second run is no second sample."""
     seeds: dict[Any, History] = {}
     for run in sorted(runs, key=lambda run: (-run.frames[-1], run.name)):
-        # what many workers do depends on who is done first as well
-        chance = run.config.get("schedule") == "asynchronous" and run.config.get("workers", "local") != "local"
-        kept = seeds.setdefault((run.config["seed"], run.name if chance else ""), run)
+        # with several asynchronous workers, the order in which they finish is part of the result
+        by_chance = run.config.get("schedule") == "asynchronous" and run.config.get("workers", "local") != "local"
+        kept = seeds.setdefault((run.config["seed"], run.name if by_chance else ""), run)
         if kept is not run:
             left_out[run.name] = f"has the seed of {kept.name} and its configuration, and so its bits: no second sample"
     return tuple(sorted(seeds.values(), key=lambda run: (run.config["seed"], run.name)))
 
 
 def settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Every hyper-parameter by its path, and the workers where they are part of the result."""
+    """Every hyper-parameter by its path, and the workers if the result depends on them."""
     flat: dict[str, Any] = {}
 
     def walk(path: str, value: Any) -> None:
@@ -123,22 +138,25 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
         else:
             flat[path] = value
 
-    walk("", {name: value for name, value in config["algorithm"].items() if name != "task"})
-    walk(
-        "task", {k: v for k, v in (config["algorithm"].get("task") or {}).items() if k not in ("id", "engine", "make")}
-    )
+    algorithm = config["algorithm"]
+    task = algorithm.get("task") or {}
+    walk("", {name: value for name, value in algorithm.items() if name != "task"})
+    walk("task", {name: value for name, value in task.items() if name not in ("id", "engine", "make")})
     if config.get("schedule") == "asynchronous":
         flat["workers"] = config.get("workers", "local")
     return flat
 
 
-def _apart(described: list[dict[str, Any]]) -> list[str]:
-    """The paths in which they differ; of a part that is another one only that it is."""
+def _differing_paths(described: list[dict[str, Any]]) -> list[str]:
+    """The paths in which they differ. If a part differs, its own settings are not listed."""
     paths = dict.fromkeys(path for own in described for path in own)
     differing = [path for path in paths if len({str(own.get(path)) for own in described}) > 1]
     parts = [path.removesuffix("part") for path in differing if path.endswith(".part")]
-    inside = lambda path: any(path.startswith(part) and path != f"{part}part" for part in parts)
-    return [path for path in differing if not inside(path)]
+    return [path for path in differing if not _is_inside(path, parts)]
+
+
+def _is_inside(path: str, parts: list[str]) -> bool:
+    return any(path.startswith(part) and path != f"{part}part" for part in parts)
 
 
 def _label(preset: str, differing: dict[str, Any]) -> str:

@@ -1,1 +1,1 @@
-"""Figures and tables of what runs have recorded."""
+"""Here the records of runs become figures and tables on one page; the entrance is `build.report`."""

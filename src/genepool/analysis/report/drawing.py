@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from genepool.analysis.records.history import History
-from genepool.analysis.records.systems import System
-from genepool.analysis.report.curves import COLOURS
-from genepool.errors import UserError
+from genepool.analysis.records.systems import SystemRuns
+from genepool.analysis.report.curves import COLOURS, blank
 
 DPI = 150
 DASHES = ("-", "--", ":", "-.")
-POINTS = 200  # of a curve that several runs share
+POINTS = 200  # of a curve over several runs
 FRAMES = "frames, as the paper counts them"
 
 
@@ -38,10 +37,13 @@ class Drawing(NamedTuple):
 
     def write_table(self, path: Path) -> None:
         """The table as CSV."""
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(self.header)
-            writer.writerows([_cell(value) for value in row] for row in self.rows)
+        write_csv(path, [self.header, *([_cell(value) for value in row] for row in self.rows)])
+
+
+def write_csv(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    """Write the rows, of which the first is the header."""
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def _cell(value: Any) -> Any:
@@ -53,18 +55,13 @@ def _cell(value: Any) -> Any:
 def panels(
     count: int, columns: int = 2, width: float = 4.8, height: float = 3.4, names: bool = False
 ) -> tuple[Any, list[Any]]:
-    """A figure with this many panels, so many in a row, and its axes. `names`: words stand beside them, not numbers."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("figures need matplotlib: pip install 'genepool[analysis]'") from None
+    """A figure with so many panels, and their axes. `names`: the vertical axes have words as labels, not numbers."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    # how long words are has to be found out, which takes a quarter of the time that a figure takes
-    layout = "constrained" if names else None
-    figure = Figure(figsize=(max(columns * width, 6.0), rows * height), layout=layout)
+    # the length of words must be measured, which is slow; for numbers the margins are known
+    figure = blank(max(columns * width, 6.0), rows * height, "constrained" if names else None)
     if not names:
-        _space(figure, rows, columns)
+        _set_margins(figure, rows, columns)
     found = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in found[count:]:
         axes.set_visible(False)
@@ -79,17 +76,21 @@ def panels(
     return figure, found[:count]
 
 
-def _space(figure: Any, rows: int, columns: int) -> None:
-    """Leave room, in inches, for labels and numbers to the left of each panel and below it, and for its title above."""
-    left, below, above, right = 0.75, 0.5, 0.32, 0.12
+def _set_margins(figure: Any, rows: int, columns: int) -> None:
+    """Leave room, in inches, for labels and numbers to the left of each panel and below it, and for its title."""
+    left = 0.75
+    below = 0.5
+    above = 0.32
+    right = 0.12
     width, height = figure.get_size_inches()
-    across, down = (width - right) / columns - left, height / rows - above - below
+    across = (width - right) / columns - left
+    down = height / rows - above - below
     edges = {"left": left / width, "right": 1 - right / width, "bottom": below / height, "top": 1 - above / height}
     figure.subplots_adjust(**edges, wspace=left / across, hspace=(above + below) / down)
 
 
 def small_titles(figure: Any) -> None:
-    """Give the panels' titles their size, which setting a title forgets."""
+    """Give the panels' titles their size, which setting a title resets."""
     for axes in figure.axes:
         axes.title.set_size(10)
 
@@ -103,7 +104,7 @@ def count_frames(axes: Any, label: str = FRAMES) -> None:
 
 
 def count_generations(axes: Any) -> None:
-    """Name the axis of generations, which are whole."""
+    """Name the axis of generations, which are whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("generation")
@@ -122,48 +123,55 @@ def legend_below(figure: Any, axes: Sequence[Any], columns: int = 3) -> None:
         legend(figure, list(handles.values()), list(handles), columns)
 
 
+def legend(figure: Any, handles: list[Any], labels: list[str], columns: int) -> None:
+    """A legend below the panels. The figure grows by its height."""
+    height = figure.get_figheight()
+    edges = figure.subplotpars
+    constrained = figure.get_layout_engine()
+    more = 0.1 + 0.19 * -(-len(labels) // columns)
+    figure.set_figheight(height + more)
+    if not constrained:
+        below = edges.bottom * height + more
+        above = (1 - edges.top) * height
+        figure.subplots_adjust(bottom=below / (height + more), top=1 - above / (height + more))
+    where = "outside lower center" if constrained else "lower center"
+    figure.legend(handles, labels, loc=where, ncols=columns, frameon=False, fontsize=8)
+
+
 def thinned(*columns: np.ndarray) -> list[tuple[float, ...]]:
-    """The rows of some columns, of many rows only so many, evenly."""
+    """The rows of some columns, evenly thinned to about POINTS rows."""
     step = 1 + len(columns[0]) // POINTS
     return list(zip(*(column[::step].tolist() for column in columns), strict=True))
 
 
-def legend(figure: Any, handles: list[Any], labels: list[str], columns: int) -> None:
-    """A legend below the panels, for which the figure becomes higher."""
-    height, edges, fitted = figure.get_figheight(), figure.subplotpars, figure.get_layout_engine()
-    more = 0.1 + 0.19 * -(-len(labels) // columns)
-    figure.set_figheight(height + more)
-    if not fitted:
-        below, above = edges.bottom * height + more, (1 - edges.top) * height
-        figure.subplots_adjust(bottom=below / (height + more), top=1 - above / (height + more))
-    where = "outside lower center" if fitted else "lower center"
-    figure.legend(handles, labels, loc=where, ncols=columns, frameon=False, fontsize=8)
+def colour(index: int) -> str:
+    """The colour of a system by its index, safe for the colour-blind."""
+    return COLOURS[index % len(COLOURS)]
 
 
-def colour(place: int) -> str:
-    """The colour of a system by its place, told apart by all eyes for the first seven."""
-    return COLOURS[place % len(COLOURS)]
-
-
-def dash(place: int) -> str:
-    """Its line, another one when colours come again."""
-    return DASHES[place // len(COLOURS) % len(DASHES)]
+def dash(index: int) -> str:
+    """The line style of a system by its index: another one after the last colour."""
+    return DASHES[index // len(COLOURS) % len(DASHES)]
 
 
 def shared_curve(runs: Sequence[History], x: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """A grid of `x` (frames, true_frames or wall) that all runs reach, and their smoothed scores there, [runs, points]."""
-    places = [getattr(run, x)[run.score.at] for run in runs]
-    if not places or any(not len(place) or np.isnan(place).any() for place in places):
+    """A grid of `x` that all runs reach, and their smoothed scores there, [runs, points].
+
+    `x` is frames, true_frames or wall.
+    """
+    columns = [getattr(run, x)[run.score.at] for run in runs]
+    if not columns or any(not len(column) or np.isnan(column).any() for column in columns):
         return None
-    low, high = max(place[0] for place in places), min(place[-1] for place in places)
+    low = max(column[0] for column in columns)
+    high = min(column[-1] for column in columns)
     if high < low:
         return None
     grid = np.linspace(low, high, POINTS) if high > low else np.array([high])
-    return grid, np.stack([np.interp(grid, place, run.smoothed()) for place, run in zip(places, runs, strict=True)])
+    return grid, np.stack([np.interp(grid, at, run.smoothed()) for at, run in zip(columns, runs, strict=True)])
 
 
-def scored_by(systems: Sequence[System]) -> str:
-    """Whose returns are drawn, for the axis."""
+def scored_by(systems: Sequence[SystemRuns]) -> str:
+    """Whose returns are drawn, as the label of an axis."""
     who = dict.fromkeys(run.scored for system in systems for run in system.runs)
     episodes = sorted({run.score.episodes for system in systems for run in system.runs})
     if set(who) == {"fittest"}:

@@ -1,20 +1,20 @@
-"""What a part or a setting is worth: shares of the best system's score, and scores against a number that was varied."""
+"""What a part or a setting adds: shares of the best system's score, and scores against the one setting that varies."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from genepool.analysis.records.statistics import interval
-from genepool.analysis.records.systems import Group, System
+from genepool.analysis.records.systems import SystemRuns, TaskRuns
 from genepool.analysis.report.drawing import Drawing, colour, panels
-from genepool.analysis.report.scores import final_scores, named
+from genepool.analysis.report.scores import final_scores
 
-NORMALISED = ("gpo", "single", "joint", "ppo", "a2c")  # whose bars are shares of the best, as GPO's Figure 5 has them
+GPO_FAMILY = ("gpo", "single", "joint", "ppo", "a2c")  # GPO's Figure 5 shows them as shares of the best
 
 
-def shares(group: Group) -> Drawing | None:
-    """GPO's family as shares of the best of it (GPO Figure 5)."""
-    systems = [system for system in group.systems if system.preset in NORMALISED]
+def shares(group: TaskRuns) -> Drawing | None:
+    """The final scores of GPO's family as shares of its best (GPO Figure 5)."""
+    systems = [system for system in group.systems if system.preset in GPO_FAMILY]
     scores = [final_scores(system) for system in systems]
     if len(systems) < 2:
         return None
@@ -24,35 +24,37 @@ def shares(group: Group) -> Drawing | None:
         return None
     figure, (axes,) = panels(1, width=8.5, height=1.2 + 0.4 * len(systems), names=True)
     rows = []
-    for place, (system, own) in enumerate(zip(systems, scores, strict=True)):
+    for y, (system, own) in enumerate(zip(systems, scores, strict=True)):
         low, high = interval(own / unit)
-        axes.barh(place, own.mean() / unit, color=colour(system.place))
-        axes.plot([low, high], [place, place], color="black", linewidth=1.5)
+        axes.barh(y, own.mean() / unit, color=colour(system.colour_index))
+        axes.plot([low, high], [y, y], color="black", linewidth=1.5)
         rows.append((system.label, len(own), own.mean() / unit, low, high))
-    axes.set_yticks(range(len(systems)), [named(system) for system in systems])
+    axes.set_yticks(range(len(systems)), [system.legend for system in systems])
     axes.invert_yaxis()
     axes.set_xlabel(f"final score as a share of that of {systems[best].label}")
     return Drawing(
         "shares",
         "What each part adds",
-        f"Mean final score over seeds with its 95 % bootstrap interval, divided by the mean of {systems[best].label}, the best here.",
+        "Mean final score over seeds with its 95 % bootstrap interval, divided by the mean of "
+        f"{systems[best].label}, the best here.",
         figure,
         ("system", "seeds", "share", "low", "high"),
         rows,
     )
 
 
-def sweeps(group: Group) -> Drawing | None:
-    """Final score and seconds a generation against a number in which alone a preset's systems differ."""
+def sweeps(group: TaskRuns) -> Drawing | None:
+    """Final score and seconds a generation against the one number in which a preset's systems differ."""
     found = list(_swept(group))
     if not found:
         return None
     figure, axes = panels(2 * len(found), width=5.0, height=3.4)
     rows = []
     for k, (preset, path, points) in enumerate(found):
-        score, time = axes[2 * k], axes[2 * k + 1]
+        score = axes[2 * k]
+        time = axes[2 * k + 1]
         values = [value for value, _ in points]
-        shade = colour(points[0][1].place)
+        shade = colour(points[0][1].colour_index)
         means = [final_scores(system).mean() for _, system in points]
         ends = np.array([interval(final_scores(system)) for _, system in points])
         seconds = [np.mean([run.wall[-1] / len(run.wall) for run in system.counted]) for _, system in points]
@@ -78,7 +80,7 @@ def sweeps(group: Group) -> Drawing | None:
     )
 
 
-def _swept(group: Group) -> Iterator[tuple[str, str, list[tuple[float, System]]]]:
+def _swept(group: TaskRuns) -> Iterator[tuple[str, str, list[tuple[float, SystemRuns]]]]:
     """Presets with three systems or more that differ in one number: the preset, its path, and the systems by it."""
     for preset in dict.fromkeys(system.preset for system in group.systems):
         systems = [system for system in group.systems if system.preset == preset and len(final_scores(system))]

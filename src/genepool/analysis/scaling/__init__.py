@@ -1,1 +1,1 @@
-"""Time: how long a run takes, and how it would scale."""
+"""Here the time of a run is estimated (`estimate.measure`) or simulated; the entrance is `simulate.simulate`."""

@@ -1,4 +1,4 @@
-"""What a study of time needs to know of a machine and a task: seconds per step, and the lengths of episodes."""
+"""The costs of a machine and a task: seconds per step of each kind, and the lengths of episodes."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def measure_costs(
     environment_step: Callable[[int], None],
     steps: int = 500,
 ) -> Costs:
-    """Seconds per step of each kind on this machine. Each callable takes as many steps as it is told, and waits for them."""
+    """Seconds per step of each kind on this machine. Each callable takes a number of steps and waits for them."""
 
     def seconds(take: Callable[[int], None]) -> float:
         take(steps)  # compiles
@@ -41,13 +41,15 @@ def measure_costs(
 def costs_of(preset: str, task: Task) -> Costs:
     """Seconds per critic step, actor step and environment step of a preset's sizes on this machine."""
     algorithm = assembled(preset, task, {"replay": 20_000})
-    learner, workers = algorithm.learner, LocalWorkers(task)
+    learner = algorithm.learner
+    workers = LocalWorkers(task)
     state = algorithm.init(jax.random.key(0))
     actor = algorithm.policies(state)["champion"]
     try:
         (outcome,) = workers.map([Candidate(Individual(actor, None), (0,))])
         replay = buffer.record(state.experience.replay, outcome.transitions)
-        teacher, key = learner.teacher(state.learner.inner), jax.random.key(1)
+        teacher = learner.teacher(state.learner.inner)
+        key = jax.random.key(1)
 
         def critic_step(steps: int) -> None:
             jax.block_until_ready(learner.update_critic(key, state.learner.inner, actor, replay, steps))
@@ -65,7 +67,8 @@ def costs_of(preset: str, task: Task) -> Costs:
 
         gradients = measure_costs(critic_step, actor_step, lambda steps: None)
         environment_step(1)
-        begun, played = time.perf_counter(), 0
+        begun = time.perf_counter()
+        played = 0
         environment_step(2_000)
         return replace(gradients, environment=(time.perf_counter() - begun) / played)
     finally:
@@ -73,8 +76,9 @@ def costs_of(preset: str, task: Task) -> Costs:
 
 
 def measure_lengths(task: Task, episodes: int = 20, seed: int = 0) -> list[int]:
-    """The lengths of some episodes, each by a new untrained actor."""
-    keys, workers = jax.random.split(jax.random.key(seed), episodes), LocalWorkers(task)
+    """The lengths of some episodes, each played by a new untrained actor."""
+    keys = jax.random.split(jax.random.key(seed), episodes)
+    workers = LocalWorkers(task)
     actors = [Actor(key, task.observation_size, task.action_size, (64, 64)) for key in keys]
     try:
         outcomes = workers.map([Candidate(Individual(actor, None), (seed + k,)) for k, actor in enumerate(actors)])

@@ -1,4 +1,4 @@
-"""Stand-ins that ask, tell and learn like CEM-RL and AES-RL but have no networks: for studies of time alone."""
+"""Simulated CEM-RL and AES-RL: they ask, tell and learn like the real ones but only count, for studies of time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from jax import Array
 from genepool.parts import part
 from genepool.types import Candidate, Individual, Outcome, Transitions
 
-NOBODY = Individual(None, None)
+NO_INDIVIDUAL = Individual(None, None)
 
 
 @dataclass(frozen=True)
-class Lesson:
+class SimulatedLesson:
     """A lesson of which only the length matters."""
 
     steps: int
@@ -25,147 +25,160 @@ class Lesson:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """The state of a stand-in: counts."""
+class SimulatedState:
+    """The state of a simulated algorithm: counts."""
 
     learner: int = 0  # critic steps taken
     owed: int = 0  # critic steps that ought to have been taken by now
     asked: int = 0
-    told: int = 0
+    told_count: int = 0
     frames: int = 0
-    lessons: int = 0  # candidates asked for with a lesson, and without one since the warm-up ended
-    plays: int = 0
-    taught: int = 0  # candidates told that had a lesson
+    lessons: int = 0  # candidates asked for with a lesson
+    plays: int = 0  # candidates asked for without a lesson since the warm-up ended
+    accepted_lessons: int = 0  # candidates told that had a lesson
     lag: int = 0  # tells between ask and tell, summed over the candidates that were told
     most_lag: int = 0
     recent: tuple[int, ...] = ()  # lengths of the last ten episodes, of a generation of CEM-RL
 
 
 @part
-class StandIn:
-    """What CEM-RL and AES-RL have in common here: all outcomes are counted."""
+class SimulatedAlgorithm:
+    """What both simulated algorithms share: they count outcomes."""
 
     start: float = 10_000  # frames of the warm-up, without lessons and learning
     window: int = 10  # episodes whose steps are a lesson's length: N, and S_10 of AES-RL
 
-    def init(self, key: Array) -> Tally:
-        """Nothing was done yet."""
-        return Tally()
+    def init(self, key: Array) -> SimulatedState:
+        """All counts are 0."""
+        return SimulatedState()
 
-    def tell(self, key: Array, state: Tally, outcomes: Sequence[Outcome]) -> Tally:
-        """Count them. Outcomes told together add no lag to each other."""
-        lags = [state.told - outcome.candidate.version for outcome in outcomes]
+    def tell(self, key: Array, state: SimulatedState, outcomes: Sequence[Outcome]) -> SimulatedState:
+        """Count the outcomes. Outcomes that are told together add no lag to each other."""
+        lags = [state.told_count - outcome.candidate.version for outcome in outcomes]
         lengths = [outcome.frames for outcome in outcomes]
         frames = state.frames + sum(lengths)
         return replace(
             state,
             owed=state.owed + sum(lengths) if frames > self.start else state.owed,
-            told=state.told + len(outcomes),
+            told_count=state.told_count + len(outcomes),
             frames=frames,
-            taught=state.taught + sum(outcome.candidate.lesson is not None for outcome in outcomes),
+            accepted_lessons=state.accepted_lessons + sum(one.candidate.lesson is not None for one in outcomes),
             lag=state.lag + sum(lags),
             most_lag=max(state.most_lag, *lags),
             recent=(*state.recent, *lengths)[-self.window :],
         )
 
-    def learning_phase(self, state: Tally) -> str:
-        """It has one: learning."""
+    def learning_phase(self, state: SimulatedState) -> str:
+        """There is one phase."""
         return "learning"
 
-    def still_to_ask(self, state: Tally) -> int:
-        """None: a generation is asked for at once."""
+    def still_to_ask(self, state: SimulatedState) -> int:
+        """Always 0: a generation is asked for at once."""
         return 0
 
-    def steps_owed(self, state: Tally) -> int:
-        """Each stand-in has its own rule."""
+    def steps_owed(self, state: SimulatedState) -> int:
+        """Each simulated algorithm has its own rule."""
         raise NotImplementedError
 
-    def learn(self, key: Array, state: Tally) -> Tally:
-        """The critic's steps, counted."""
+    def learn(self, key: Array, state: SimulatedState) -> SimulatedState:
+        """Count the critic's steps."""
         return replace(state, learner=state.learner + self.steps_owed(state))
 
 
 @part
-class PretendedCEMRL(StandIn):
-    """CEM-RL: ten at a time, after the warm-up half of them with lessons of S_prev steps after S_prev of the critic."""
+class SimulatedCEMRL(SimulatedAlgorithm):
+    """CEM-RL: ten at a time. After the warm-up, half of them have lessons of S_prev steps after S_prev critic steps."""
 
     schedule: ClassVar[str] = "synchronous"
 
-    generation: int = 10  # N
+    generation_size: int = 10  # N
     pupils: int = 5  # n_grad: the first of each generation
 
-    def ask(self, key: Array, state: Tally, n: int) -> tuple[list[Candidate], Tally]:
-        """A generation."""
-        lesson = Lesson(sum(state.recent)) if state.frames > self.start else None
+    def ask(self, key: Array, state: SimulatedState, n: int) -> tuple[list[Candidate], SimulatedState]:
+        """A generation: the first `pupils` of it with lessons."""
+        lesson = SimulatedLesson(sum(state.recent)) if state.frames > self.start else None
         candidates = [
             Candidate(
-                NOBODY, (0,), lesson=lesson if k < self.pupils else None, number=state.asked + k, version=state.told
+                NO_INDIVIDUAL,
+                (0,),
+                lesson=lesson if k < self.pupils else None,
+                number=state.asked + k,
+                version=state.told_count,
             )
             for k in range(n)
         ]
         return candidates, replace(state, asked=state.asked + n)
 
-    def steps_owed(self, state: Tally) -> int:
+    def steps_owed(self, state: SimulatedState) -> int:
         """As many critic steps as the generation had frames."""
         return state.owed - state.learner
 
 
 @part
-class PretendedAESRL(StandIn):
+class SimulatedAESRL(SimulatedAlgorithm):
     """AES-RL: after the warm-up half of the candidates have lessons of S_10 steps (Eq. 3); all have a reference."""
 
     schedule: ClassVar[str] = "asynchronous"
 
-    generation: int = 100  # tells in a round; nothing depends on it
-    references: int = 5  # episodes of the mean beside each candidate
+    generation_size: int = 100  # tells in a generation; the simulated times do not depend on it
+    references: int = 5  # episodes of the mean for each candidate
     share: float = 0.5  # p_desired: of the candidates with lessons
     gain: float = 50.0  # K
     chunk: int = 1_000  # critic steps at a time
 
-    def ask(self, key: Array, state: Tally, n: int) -> tuple[list[Candidate], Tally]:
-        """One by one, each with a lesson or without as population control has it."""
+    def ask(self, key: Array, state: SimulatedState, n: int) -> tuple[list[Candidate], SimulatedState]:
+        """One by one. Population control decides which have a lesson."""
         candidates = []
         for _ in range(n):
             lesson = None
             if state.frames >= self.start:
-                taught, untaught = state.lessons + 1, state.plays + 1
-                p = -self.gain * (taught / (taught + untaught) - self.share) + 0.5  # Eq. 3
+                lessons = state.lessons + 1
+                plays = state.plays + 1
+                p = -self.gain * (lessons / (lessons + plays) - self.share) + 0.5  # Eq. 3
                 if np.random.default_rng(state.asked).random() <= p:
-                    lesson = Lesson(sum(state.recent))
+                    lesson = SimulatedLesson(sum(state.recent))
                     state = replace(state, lessons=state.lessons + 1)
                 else:
                     state = replace(state, plays=state.plays + 1)
             seeds = (0,) * self.references
             candidates.append(
-                Candidate(NOBODY, (0,), lesson=lesson, reference_seeds=seeds, number=state.asked, version=state.told)
+                Candidate(
+                    NO_INDIVIDUAL,
+                    (0,),
+                    lesson=lesson,
+                    reference_seeds=seeds,
+                    number=state.asked,
+                    version=state.told_count,
+                )
             )
             state = replace(state, asked=state.asked + 1)
         return candidates, state
 
-    def steps_owed(self, state: Tally) -> int:
+    def steps_owed(self, state: SimulatedState) -> int:
         """A chunk, as long as there are no more critic steps than frames."""
         return self.chunk if self.start <= state.frames >= state.learner + self.chunk else 0
 
 
-class PretendedWorkers:
-    """Inner workers that play nothing: the lengths of a candidate's episodes are drawn by its number."""
+class SimulatedWorkers:
+    """Workers that play nothing: the lengths of a candidate's episodes are drawn by its number."""
 
-    name = "pretended"
+    name = "simulated"
 
     def __init__(self, lengths: Sequence[int]):
         self.lengths = np.asarray(lengths)
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Outcomes with as many frames as were drawn, and nothing in them."""
+        """Outcomes with as many frames as were drawn, and empty otherwise."""
         return [self._outcome(candidate) for candidate in candidates]
 
     def _outcome(self, candidate: Candidate) -> Outcome:
-        own, reference = len(candidate.seeds), len(candidate.reference_seeds)
+        own = len(candidate.seeds)
+        reference = len(candidate.reference_seeds)
         rng = np.random.default_rng((1, 1 + candidate.number))
         drawn = self.lengths[rng.integers(len(self.lengths), size=own + reference)]
-        reward = np.broadcast_to(np.float32(0.0), int(drawn[:own].sum()))  # of that length, but without memory
+        reward = np.broadcast_to(np.float32(0.0), int(drawn[:own].sum()))  # of that length, but it takes no memory
         rows = Transitions(None, None, reward, None, None)
-        return Outcome(candidate, NOBODY, (0.0,) * own, rows, (0.0,) * reference, int(drawn[own:].sum()))
+        return Outcome(candidate, NO_INDIVIDUAL, (0.0,) * own, rows, (0.0,) * reference, int(drawn[own:].sum()))
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Nothing to free."""

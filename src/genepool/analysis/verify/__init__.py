@@ -1,1 +1,1 @@
-"""Published results, and whether ours lie among them."""
+"""Here published results are read and our runs are judged by them; the entrance is `band.find_band`."""

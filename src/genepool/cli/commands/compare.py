@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from genepool.cli.options import parsed
+from genepool.cli.options import parse
 from genepool.errors import UserError
 
 
@@ -17,26 +17,27 @@ def main(argv: list[str]) -> int:
         frames: float | None = None,
         out: Path = Path("compare.png"),
     ) -> int:
-        """Put two groups of runs side by side, on every task that both have, and test whether they differ.
+        """Compare two groups of runs on every task that both have, and test whether they differ.
 
         genepool compare runs/pderl-* --against runs/erl-*
 
         Args:
-            runs: Side A: run folders, folders that hold run folders, or patterns in quotes.
-            against: Side B, likewise.
-            frames: Compare at so many frames, and leave out runs that have fewer; none: as many as every run has.
+            runs: Group A: run folders, folders that hold run folders, or patterns in quotes.
+            against: Group B, likewise.
+            frames: Compare at so many frames, and leave out runs with fewer; none: as many as every run has.
             out: The PNG to write.
         """
         from genepool.analysis.records import comparison, reading
+        from genepool.analysis.report import comparison as comparison_report
 
         if not runs or not against:
             raise UserError("compare what? genepool compare RUN... --against RUN...")
         found, left_out = comparison.compare(reading.find(runs), reading.find(against), frames)
-        print(comparison.told(found))
+        print(comparison_report.as_text(found))
         for name, reason in left_out.items():
             print(f"left out: {name}: {reason}")
-        comparison.draw(found, out)
+        comparison_report.draw(found, out)
         print(f"figure: {out}")
         return 0
 
-    return parsed(compare, "genepool compare", argv)
+    return parse(compare, "genepool compare", argv)

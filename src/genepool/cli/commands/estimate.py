@@ -1,4 +1,4 @@
-"""genepool estimate: how long a run will take here, and how much memory, before it is begun."""
+"""genepool estimate: how long a run will take on this machine, and how much memory, before it is started."""
 
 import sys
 import time
@@ -10,8 +10,8 @@ from genepool.errors import UserError
 USAGE = """\
 usage: genepool estimate PRESET TASK [--frames N] [options of genepool train]
 
-Measure for a minute or so, and say how long the run will take on this machine and how much memory. Episodes are taken to be as
-long as those of the untrained policy.
+Measure for about a minute, and say how long the run will take on this machine and how much memory. The estimate assumes
+that episodes stay as long as those of the untrained policy.
 
 example: genepool estimate pderl HalfCheetah-v5 --frames 1e6
 """
@@ -19,14 +19,15 @@ example: genepool estimate pderl HalfCheetah-v5 --frames 1e6
 
 def main(argv: list[str]) -> int:
     """Run `genepool estimate` with these arguments; the exit code."""
-    before, entered = time.process_time(), time.perf_counter()
+    before = time.process_time()
+    entered = time.perf_counter()
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE, end="")
         return 0
     algorithm, options = chosen("estimate", argv)
     frames = algorithm.budget if options.frames is None else options.frames
     if options.workers != "local":
-        raise UserError("estimate measures this machine alone: leave --workers out; `genepool simulate` has workers")
+        raise UserError("estimate measures this machine alone: leave --workers out, or use `genepool simulate`")
 
     from genepool.analysis.scaling.estimate import measure, predict
     from genepool.runs.display import duration

@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Annotated
 
-from genepool.cli.options import parsed
+from genepool.cli.options import parse
 from genepool.errors import UserError
 
 
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
         Args:
             run: The run folder.
             episodes: How many episodes.
-            seed: Which episodes: the same seed plays the same ones.
+            seed: The seed of the episodes; the same seed plays the same episodes.
             task: The task again, as module:function, where it is code of your own.
         """
         from genepool.runs.evaluation import evaluate as evaluated
@@ -31,8 +31,9 @@ def main(argv: list[str]) -> int:
         spread = f" ± {stdev(returns):.1f} (std)" if episodes > 1 else ""
         print(f"{facts['preset']} on {facts['task']}, champion at {facts['frames']:,} frames")
         print(
-            f"return {fmean(returns):.1f}{spread}, from {min(returns):.1f} to {max(returns):.1f}, {episodes} episodes, seed {seed}"
+            f"return {fmean(returns):.1f}{spread}, from {min(returns):.1f} to {max(returns):.1f}, "
+            f"{episodes} episodes, seed {seed}"
         )
         return 0
 
-    return parsed(evaluate, "genepool evaluate", argv)
+    return parse(evaluate, "genepool evaluate", argv)

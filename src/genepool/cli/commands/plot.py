@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from genepool.cli.options import parsed
+from genepool.cli.options import parse
 from genepool.errors import UserError
 
 
@@ -16,13 +16,13 @@ def main(argv: list[str]) -> int:
         out: Path | None = None,
         figure: Literal["returns", "updates", "sensitivity"] = "returns",
     ) -> int:
-        """Draw the learning curves of one or several runs, or what ESAC's paper draws of them.
+        """Draw the learning curves of one or several runs, or other figures of ESAC's paper.
 
         Args:
             runs: Run folders.
             out: The PNG to write; by default in the run folder, or here for several.
-            figure: Test returns against frames; the learner's gradient steps against frames, nominal and true; or the
-                returns of runs that differ in zeta, the clip of ESAC's mutation tuning.
+            figure: returns: test returns against frames. updates: the learner's gradient steps against nominal and true
+                frames. sensitivity: returns of runs that differ in zeta, the clip of ESAC's mutation tuning.
         """
         from genepool.analysis.report import curves
         from genepool.analysis.report import esac as esac_figures
@@ -30,15 +30,15 @@ def main(argv: list[str]) -> int:
 
         if not runs:
             raise UserError("plot what? genepool plot RUN...; `genepool runs` shows what is there")
-        drawn = {
+        figures = {
             "returns": (curves.draw, "curve.png" if len(runs) == 1 else "curves.png"),
             "updates": (esac_figures.draw_updates, "updates.png"),
             "sensitivity": (esac_figures.draw_sensitivity, "sensitivity.png"),
         }
-        draw, name = drawn[figure]
+        draw, name = figures[figure]
         path = out or (runs[0] / name if len(runs) == 1 else Path(name))
         draw([Folder(run) for run in runs], path)
         print(path)
         return 0
 
-    return parsed(plot, "genepool plot", argv)
+    return parse(plot, "genepool plot", argv)

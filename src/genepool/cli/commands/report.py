@@ -1,9 +1,9 @@
-"""genepool report: all that the records of some runs show, on one page."""
+"""genepool report: figures and tables of all that the records of some runs show, on one page."""
 
 from pathlib import Path
 from typing import Annotated
 
-from genepool.cli.options import parsed
+from genepool.cli.options import parse
 from genepool.errors import UserError
 
 
@@ -12,9 +12,9 @@ def main(argv: list[str]) -> int:
     import tyro
 
     def report(runs: Annotated[tuple[str, ...], tyro.conf.Positional], out: Path = Path("report")) -> int:
-        """Draw all that the records of some runs show: one page, and the PNG and CSV files behind it.
+        """Draw all that the records of some runs show: one page, and its figures and tables as PNG and CSV files.
 
-        Runs are grouped by task and engine, then by system; their seeds are taken together. Nothing is played anew.
+        Runs are grouped by task and engine, then by system. Seeds of one system are pooled. No episode is played.
 
         Args:
             runs: Run folders, folders that hold run folders, or patterns in quotes.
@@ -31,4 +31,4 @@ def main(argv: list[str]) -> int:
         print(f"{found.page} ({found.runs} runs, {found.figures} figures)")
         return 0
 
-    return parsed(report, "genepool report", argv)
+    return parse(report, "genepool report", argv)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from genepool.cli.options import parsed
+from genepool.cli.options import parse
 from genepool.errors import UserError
 
 
@@ -25,17 +25,17 @@ def main(argv: list[str]) -> int:
             run: The run folder.
             task: The task again, as module:function, where it is code of your own: a run folder holds no code.
             frames: Train up to this many frames instead of what the run was started with.
-            workers: Where candidates are tried, local or ray:N; none: as the run was started.
+            workers: Where candidates are tried, local or ray:N; none: as when the run was started.
             address: The Ray cluster to join; none: one is started on this machine.
-            part: A part of your own that the run has, as module:Class; once for each.
+            part: A part of your own that the run has, as module:Class. Repeat it for each part.
         """
         from genepool.algorithms.options import imported_part
         from genepool.follow import follow
         from genepool.runs.training import resume as resumed
 
-        run = resumed(run, task, frames, workers, address, [imported_part(own) for own in part])
-        if run.done:
-            raise UserError(f"{run.folder.path} is finished at {run.frames:,} frames: give --frames for more")
-        return follow(run)
+        training = resumed(run, task, frames, workers, address, [imported_part(own) for own in part])
+        if training.done:
+            raise UserError(f"{training.folder.path} is finished at {training.frames:,} frames: give --frames for more")
+        return follow(training)
 
-    return parsed(resume, "genepool resume", argv)
+    return parse(resume, "genepool resume", argv)

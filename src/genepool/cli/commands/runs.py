@@ -1,10 +1,10 @@
-"""genepool runs: a table of the runs that are there."""
+"""genepool runs: a table of the runs in a folder."""
 
 import sys
 from pathlib import Path
 from typing import Annotated
 
-from genepool.cli.options import parsed
+from genepool.cli.options import parse
 from genepool.errors import UserError
 
 
@@ -13,10 +13,10 @@ def main(argv: list[str]) -> int:
     import tyro
 
     def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> int:
-        """A table of the runs that are there.
+        """Print a table of the runs in a folder.
 
         Args:
-            folder: Where to look.
+            folder: The folder that holds the run folders.
         """
         from rich.console import Console
         from rich.table import Table
@@ -34,4 +34,4 @@ def main(argv: list[str]) -> int:
         Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
         return 0
 
-    return parsed(runs, "genepool runs", argv)
+    return parse(runs, "genepool runs", argv)

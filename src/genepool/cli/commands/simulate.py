@@ -1,11 +1,12 @@
-"""genepool simulate: how a system would scale, on a simulated clock."""
+"""genepool simulate: how a system scales with the number of workers, on a simulated clock."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from genepool.cli.options import parsed
+from genepool.cli.options import parse
 from genepool.errors import UserError
 
 
@@ -21,43 +22,56 @@ def main(argv: list[str]) -> int:
         costs: Literal["measured", "authors"] = "measured",
         out: Path = Path("scaling.png"),
     ) -> int:
-        """How long a million frames would take on how many workers, and how much of that the workers would wait.
+        """Simulate how long a million frames take on each number of workers, and how long the workers wait.
 
-        The schedules are the real ones, on a simulated clock. What a critic step, an actor step and an environment step cost
-        is measured on this machine first, one thread each.
+        The schedules are the real ones, on a simulated clock. The costs of a critic step, an actor step and an
+        environment step are first measured on this machine, with one thread each.
 
         Args:
-            preset: The system; those it is compared with (AES-RL's Table 1) come with it.
+            preset: The system. The systems that AES-RL's Table 1 compares it with are simulated too.
             task: The task, whose episode lengths are measured.
             workers: Numbers of workers, with commas.
             frames: Frames to simulate.
             costs: The steps' costs: measured here, or fitted to the authors' machine from their Table 1.
             out: The PNG to write.
         """
-        from genepool.analysis.scaling import costs as machine
-        from genepool.analysis.scaling import report as scaling_report
+        from genepool.analysis.scaling import report
         from genepool.analysis.scaling import simulate as scaling
-        from genepool.environments.task import find
 
-        counts = [word for word in workers.split(",") if word]
-        if not counts or not all(word.strip().isdigit() and int(word) > 0 for word in counts):
-            raise UserError(f"workers are numbers above 0 with commas, such as 1,2,4, not {workers!r}")
-        found = find(task)
-        print("measuring the lengths of episodes", file=sys.stderr)
-        lengths = machine.measure_lengths(found)
-        price = machine.AUTHORS
-        if costs == "measured":
-            print("measuring the costs of critic, actor and environment steps", file=sys.stderr)
-            price = machine.costs_of("aes-rl" if preset == "aes-rl" else "cem-rl", found)
-        print(
-            f"{task}: a critic step {1e3 * price.critic:.2f} ms, an actor step {1e3 * price.actor:.2f} ms, "
-            f"an environment step {1e3 * price.environment:.3f} ms ({costs}); episodes of {fmean(lengths):.0f} frames"
-        )
+        counts = _worker_counts(workers)
+        price, lengths = _measure(preset, task, costs)
         print("simulating", file=sys.stderr)
-        rows = scaling.simulate(preset, price, lengths, [int(word) for word in counts], frames)
-        print(scaling_report.table(rows, task))
-        scaling_report.draw(rows, out, task)
+        rows = scaling.simulate(preset, price, lengths, counts, frames)
+        print(report.table(rows, task))
+        report.draw(rows, out, task)
         print(f"figure: {out}")
         return 0
 
-    return parsed(simulate, "genepool simulate", argv)
+    return parse(simulate, "genepool simulate", argv)
+
+
+def _worker_counts(workers: str) -> list[int]:
+    """The numbers of workers in a text such as 1,2,4."""
+    counts = [word for word in workers.split(",") if word]
+    if not counts or not all(word.strip().isdigit() and int(word) > 0 for word in counts):
+        raise UserError(f"workers are numbers above 0 with commas, such as 1,2,4, not {workers!r}")
+    return [int(word) for word in counts]
+
+
+def _measure(preset: str, task: str, costs: str) -> tuple[Any, Sequence[int]]:
+    """The costs of steps, measured here or the authors', and the lengths of episodes, measured here."""
+    from genepool.analysis.scaling import costs as machine
+    from genepool.environments.lookup import find
+
+    found = find(task)
+    print("measuring the lengths of episodes", file=sys.stderr)
+    lengths = machine.measure_lengths(found)
+    price = machine.AUTHORS
+    if costs == "measured":
+        print("measuring the costs of critic, actor and environment steps", file=sys.stderr)
+        price = machine.costs_of("aes-rl" if preset == "aes-rl" else "cem-rl", found)
+    print(
+        f"{task}: a critic step {1e3 * price.critic:.2f} ms, an actor step {1e3 * price.actor:.2f} ms, "
+        f"an environment step {1e3 * price.environment:.3f} ms ({costs}); episodes of {fmean(lengths):.0f} frames"
+    )
+    return price, lengths

@@ -5,20 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from genepool.algorithms.presets import PRESETS, list_of_presets
-from genepool.cli.options import algorithm_and_options, nearest, part_names, taken
-from genepool.errors import UserError
+from genepool.cli.options import algorithm_and_options, part_names, take_option
+from genepool.errors import UserError, did_you_mean
 
 HELP = f"""\
 presets:
 {list_of_presets()}
-A preset brings its coupling, the way in which gradients enter evolution: a clone of the learner in the population (erl, perl, derl,
-pderl), lessons for individuals (cem-rl, aes-rl, one-plus-one-es, rank-es), phases of the learner (esac). Evolver and learner are
-chosen freely: --evolver generational-ga, steady-state-ga, cem, asynchronous-es, rank-es, openai-es or one of evosax's, --learner ddpg,
-td3 or sac. A part of your own goes by module:Class, and so does a coupling in a preset's place.
+A preset has a coupling, the way in which gradients enter evolution: a clone of the learner in the population (erl,
+perl, derl, pderl), lessons for individuals (cem-rl, aes-rl, one-plus-one-es, rank-es), or phases of the learner (esac).
+Choose any evolver and any learner: --evolver generational-ga, steady-state-ga, cem, asynchronous-es, rank-es, openai-es
+or one of evosax's; --learner ddpg, td3 or sac. Give a part of your own as module:Class, and a coupling of your own as
+module:Class in place of the preset.
 
-tasks: any Gymnasium id with Box observations and Box or Discrete actions, DM Control's by name (CheetahRun, WalkerWalk),
-CyclicMDP, HalfCheetahHilly and HalfCheetahRllab with their like (GPO's), or module:function for an environment of your own;
-Gymnasium's may have options, the keyword arguments of the environment: 'HopperHilly?difficulty=0.5&terrain_seed=3'
+tasks: Gymnasium ids with Box observations and Box or Discrete actions, DM Control's by name (CheetahRun, WalkerWalk),
+CyclicMDP, HalfCheetahHilly and HalfCheetahRllab with their like (GPO's), or module:function for an environment of
+your own. A Gymnasium task may have options, the keyword arguments of the environment:
+'HopperHilly?difficulty=0.5&terrain_seed=3'
 
 examples:
   genepool train pderl HalfCheetah-v5 --frames 1e6 --seed 3
@@ -37,21 +39,21 @@ examples:
 
 @dataclass(frozen=True)
 class General:
-    """What every run has."""
+    """The options that every run has."""
 
     frames: float | None = None
-    """Frames to train for, as the paper counts them: population and exploration, not tests. None: what GPO's rounds take, a
-    million of any other."""
+    """Frames to train for, as the paper counts them: population and exploration, not tests. None: a million; for GPO,
+    those of its rounds."""
     seed: int = 0
     """Same seed, same bits."""
     run: Path | None = None
-    """Where to keep the run; by default runs/<preset>-<task>-s<seed>-<time>."""
+    """The run folder; by default runs/<preset>-<task>-s<seed>-<time>."""
     tensorboard: bool = False
     """Write TensorBoard events into the run folder."""
     workers: str = "local"
     """Where candidates are tried: local (this process), or ray:N for N workers of a Ray cluster."""
     address: str | None = None
-    """The Ray cluster to join; none: one is started on this machine, for this run alone."""
+    """The Ray cluster to join. None: a cluster is started on this machine for this run."""
 
 
 def main(argv: list[str]) -> int:
@@ -72,16 +74,16 @@ def chosen(command: str, argv: list[str]) -> tuple[Any, Any]:
     """The algorithm that preset, task and options make, and the general options of `genepool train`."""
     preset, *rest = argv
     if preset not in PRESETS and ":" not in preset:
-        raise UserError(f"there is no preset {preset!r}{nearest(preset, PRESETS)}: choose {', '.join(PRESETS)}")
+        raise UserError(f"there is no preset {preset!r}{did_you_mean(preset, PRESETS)}: choose {', '.join(PRESETS)}")
     task = rest.pop(0) if rest and not rest[0].startswith("-") else None
     if task is None and not {"-h", "--help"} & set(rest):
         raise UserError(f"{command} what? genepool {command} {preset} TASK, for example HalfCheetah-v5")
 
-    from genepool.algorithms.assemble import chosen_parts, system
+    from genepool.algorithms.assemble import chosen_parts, find_spec
 
-    engine, rest = taken(rest, "engine")
-    to = system(preset, task or "HalfCheetah-v5", engine)
-    described = PRESETS[preset].doc if preset in PRESETS else (to.kind.__doc__ or "")
-    about = f"{described}\n\nThe defaults are the paper's for the task. {part_names(chosen_parts(to, {}))}"
+    engine, rest = take_option(rest, "engine")
+    spec = find_spec(preset, task or "HalfCheetah-v5", engine)
+    described = PRESETS[preset].doc if preset in PRESETS else (spec.coupling.__doc__ or "")
+    about = f"{described}\n\nThe defaults are the paper's for the task. {part_names(chosen_parts(spec, {}))}"
     about += "An option is a dotted path, or its end where no other path ends so."
-    return algorithm_and_options(f"genepool {command} {preset} {task or 'TASK'}", to, General, rest, about)
+    return algorithm_and_options(f"genepool {command} {preset} {task or 'TASK'}", spec, General, rest, about)

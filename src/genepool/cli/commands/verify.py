@@ -1,4 +1,4 @@
-"""genepool verify: train some seeds, and say whether their mean lies among what others have published."""
+"""genepool verify: train some seeds, and say whether their mean lies in the band of published results."""
 
 import hashlib
 import math
@@ -6,24 +6,26 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from genepool.analysis.verify.reference import Band, Point, Verdict, find_band, judge, read_points
+from genepool.analysis.verify.band import Band, Verdict, find_band, judge
+from genepool.analysis.verify.published import PublishedReturn, published_returns
 from genepool.cli.commands import resume, train
-from genepool.cli.options import nearest, taken
-from genepool.errors import UserError
-from genepool.runs.folder import Folder
+from genepool.cli.options import take_option
+from genepool.errors import UserError, did_you_mean
+from genepool.runs.folder import Folder, file_name
 
-FEW = 3  # seeds that a band is meant for, at least
+FEW = 3  # the fewest seeds that a band is meant for
 HELP = """\
 usage: genepool verify PRESET TASK --frames N [--seeds 3] [--runs runs/verify] [options of genepool train]
 
-Train PRESET on TASK with seeds 0, 1, 2, ... and say whether the mean over seeds of the test at N frames lies in the band of
-published results: from the lowest mean less its spread to the highest plus its spread. Exit code 0 inside, 1 outside.
+Train PRESET on TASK with seeds 0, 1, 2, ... and say whether the mean over seeds of the test at N frames lies in the
+band of published results: from the lowest mean less its spread to the highest plus its spread. The exit code is 0
+inside the band and 1 outside.
 
-  --frames N         frames at which there are published results; what there is, is said otherwise
+  --frames N         frames at which there are published results; for other frames the published ones are listed
   --seeds K          how many seeds; a band is meant for three or more (default: 3)
-  --runs DIR         where the runs are kept: a finished one is not trained again, another is gone on with
-  --as-preset        train the preset as it is; by default the networks and rates of the reference are taken, and shown
-  --reference FILE   another table of published results than that of the package
+  --runs DIR         where the runs are kept; a finished run is not trained again, an unfinished one is resumed
+  --as-preset        train the preset unchanged; by default it gets the reference's networks and rates, which are shown
+  --reference FILE   a table of published results in place of the package's
 
 Every other option goes to genepool train, and wins over the reference's.
 
@@ -38,19 +40,21 @@ def main(argv: list[str]) -> int:
         return 0
     preset, *rest = argv
     if preset not in train.PRESETS:
-        raise UserError(f"there is no preset {preset!r}{nearest(preset, train.PRESETS)}: see genepool verify --help")
+        raise UserError(
+            f"there is no preset {preset!r}{did_you_mean(preset, train.PRESETS)}: see genepool verify --help"
+        )
     if not rest or rest[0].startswith("-"):
         raise UserError(f"verify what? genepool verify {preset} TASK --frames N, for example HalfCheetah-v5")
     task, *rest = rest
     frames, rest = _number(rest, "frames", None)
     seeds, rest = _number(rest, "seeds", 3)
-    runs, rest = taken(rest, "runs")
-    table, rest = taken(rest, "reference")
+    runs, rest = take_option(rest, "runs")
+    table, rest = take_option(rest, "reference")
     own = "--as-preset" in rest
     rest = [word for word in rest if word != "--as-preset"]
     if {"--seed", "--run"} & {word.partition("=")[0] for word in rest}:
         raise UserError("verify chooses seeds and run folders itself: give --seeds and --runs")
-    band = find_band(preset, task, frames, read_points(Path(table) if table else None))
+    band = find_band(preset, task, frames, published_returns(Path(table) if table else None))
     settings = [] if own else without(shlex.split(band.settings.settings), rest)
     if settings:
         print(f"settings of {band.settings.source}: {shlex.join(settings)}")
@@ -61,12 +65,12 @@ def main(argv: list[str]) -> int:
         if code:
             return code
     verdict = judge(band, [curve(folder) for folder in folders], frames)
-    print("\n".join(said(preset, task, frames, band, verdict)))
+    print("\n".join(verdict_lines(preset, task, frames, band, verdict)))
     return 0 if verdict.inside else 1
 
 
 def _number(argv: list[str], option: str, default: int | None) -> tuple[int, list[str]]:
-    word, rest = taken(argv, option)
+    word, rest = take_option(argv, option)
     try:
         value = float(word) if word else default
     except ValueError:
@@ -77,10 +81,14 @@ def _number(argv: list[str], option: str, default: int | None) -> tuple[int, lis
 
 
 def without(settings: Sequence[str], options: Sequence[str]) -> list[str]:
-    """The settings, each an option and its values, less those that are among the options given."""
-    plain = lambda word: word.partition("=")[0].replace("--no-", "--")
+    """The settings, each an option and its values, without those that are among the given options."""
+
+    def plain(word: str) -> str:
+        return word.partition("=")[0].replace("--no-", "--")
+
     given = {plain(word) for word in options if word.startswith("--")}
-    kept, keep = [], True
+    kept = []
+    keep = True
     for word in settings:
         if word.startswith("--"):
             keep = plain(word) not in given
@@ -89,14 +97,13 @@ def without(settings: Sequence[str], options: Sequence[str]) -> list[str]:
 
 
 def _folder(runs: Path, preset: str, task: str, options: Sequence[str], seed: int) -> Folder:
-    """A folder of its own for every set of options, so that other options never find these runs."""
+    """The run folder. Every set of options has its own, so that runs with other options are never resumed."""
     digest = hashlib.blake2b(shlex.join(options).encode(), digest_size=4).hexdigest()
-    tidy = "".join(c if c.isalnum() or c in "-_." else "-" for c in task)
-    return Folder(runs / f"{preset}-{tidy}-{digest}-s{seed}")
+    return Folder(runs / f"{preset}-{file_name(task)}-{digest}-s{seed}")
 
 
 def _trained(folder: Folder, frames: int, words: list[str]) -> int:
-    """Have the run trained this far: from the beginning, from where it stopped, or not at all."""
+    """Train the run to so many frames, unless it has them already. The exit code."""
     if not folder.config_file.exists():
         return train.main([*words, "--frames", str(frames)])
     if folder.trained >= frames:
@@ -110,7 +117,7 @@ def _trained(folder: Folder, frames: int, words: list[str]) -> int:
 
 
 def curve(folder: Folder) -> list[tuple[int, float]]:
-    """Frames and mean test return of the champion, or of the learner where it is alone."""
+    """Frames and mean test return of the champion, or of the learner if there is no champion."""
     from genepool.analysis.report.curves import series
 
     for who in ("champion", "learner"):
@@ -120,8 +127,8 @@ def curve(folder: Folder) -> list[tuple[int, float]]:
     return []
 
 
-def said(preset: str, task: str, frames: int, band: Band, verdict: Verdict) -> list[str]:
-    """The verdict and what it rests on, in lines."""
+def verdict_lines(preset: str, task: str, frames: int, band: Band, verdict: Verdict) -> list[str]:
+    """The verdict and the results it depends on, as lines of text."""
     place = "inside" if verdict.inside else "outside"
     seeds = ", ".join(f"{score:.1f}" for score in verdict.scores)
     lines = [
@@ -133,13 +140,14 @@ def said(preset: str, task: str, frames: int, band: Band, verdict: Verdict) -> l
     if any(point.spread is None for point in band.points):
         lines.append("a source that gives no spread is given the largest of the others'")
     if band.caution:
-        lines.append(f"CAUTION, like is not compared with like: {band.caution}")
+        lines.append(f"CAUTION, the settings differ: {band.caution}")
     if len(verdict.scores) < FEW:
         lines.append(f"CAUTION, the band is meant for the mean of {FEW} seeds or more, not of {len(verdict.scores)}")
     return lines
 
 
-def _published(point: Point) -> str:
+def _published(point: PublishedReturn) -> str:
     spread = f"± {point.spread:.1f} ({point.spread_is})" if point.spread is not None else "(no spread)"
-    seeds, where = f"{point.seeds or 'unknown'} seeds", f"{point.task}-{point.version}"
+    seeds = f"{point.seeds or 'unknown'} seeds"
+    where = f"{point.task}-{point.version}"
     return f"{point.value:.1f} {spread}, {seeds}, {where}, {point.metric}, {point.networks}: {point.source}"

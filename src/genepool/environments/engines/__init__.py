@@ -1,1 +1,1 @@
-"""Engines: who steps an environment."""
+"""Engines: they step the environments of a task."""

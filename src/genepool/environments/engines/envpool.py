@@ -12,21 +12,23 @@ from genepool.environments.spaces import Spaces, flat_spaces
 from genepool.environments.tasks import dm_control
 from genepool.errors import UserError
 
-DISCRETE = ("envpool.classic_control", "envpool.box2d")  # of its tasks with discrete actions, those that are no games
+DISCRETE = ("envpool.classic_control", "envpool.box2d")  # EnvPool's families with discrete actions that are not games
 
 
 class EnvPoolEngine:
-    """A pool built anew for every batch of episodes, for EnvPool takes its seeds when it is built."""
+    """EnvPool's tasks. A pool is built for every batch of episodes: EnvPool takes its seeds when it is built."""
 
     def __init__(self, id: str):
-        self._id, spec = id, envpool.make_spec(id)
-        self._limit, self._kind = spec.config.max_episode_steps, spec.action_space.dtype
+        spec = envpool.make_spec(id)
+        self._id = id
+        self._limit = spec.config.max_episode_steps
+        self._action_dtype = spec.action_space.dtype
 
     def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
         """Start one episode per seed, on at most so many threads."""
         n = len(seeds)
-        # EnvPool calls an episode that fails in its very last step truncated; with its own limit out of the way,
-        # `done` means terminated and nothing else, and the limit is the player's to set.
+        # EnvPool reports an episode that terminates in its last step as truncated. With a larger limit of its own,
+        # `done` means terminated; the caller watches the time limit.
         options = {"num_envs": n, "num_threads": min(n, threads), "seed": list(seeds)}
         with _assets(self._id) as folder:
             self._pool = envpool.make_gymnasium(
@@ -39,13 +41,13 @@ class EnvPoolEngine:
         return self.restart(np.arange(n, dtype=np.int32))
 
     def restart(self, which: np.ndarray) -> np.ndarray:
-        """Start the next episode of these, whose chance goes on where it was; the first observations."""
+        """Start the next episodes of these indices, whose random numbers continue. The first observations."""
         self._pool._reset(which)
         return self._flat(self._pool._recv())
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Step the live episodes, given by index, and no others: observations, rewards, terminated, truncated."""
-        self._pool._send([live, live, actions.astype(self._kind)])
+        """Step the episodes of the indices `live` and no others: observations, rewards, terminated, truncated."""
+        self._pool._send([live, live, actions.astype(self._action_dtype)])
         answer = self._pool._recv()
         rewards, terminated = (answer[k] for k in self._wanted)
         return self._flat(answer), rewards, terminated, np.zeros(len(live), bool)
@@ -69,26 +71,27 @@ def _assets(id: str) -> contextlib.AbstractContextManager[str]:
 
 
 def id_of(task: str) -> str | None:
-    """EnvPool's id of a task, if it has it; DM Control's go by their names without a version too."""
+    """EnvPool's id of a task; None if it has no such task. DM Control's tasks may be named without a version."""
     if task not in registry.specs and _of_dm_control(f"{task}-v1"):
         return f"{task}-v1"
     return task if task in registry.specs else None
 
 
 def names() -> list[str]:
-    """All the ids that EnvPool knows."""
+    """All ids that EnvPool knows."""
     return sorted(registry.specs)
 
 
 def spaces(id: str) -> Spaces:
-    """The sizes and ranges of a task, found without building it. The parts of an observation are laid flat."""
+    """The sizes and ranges of a task, without building it. The parts of an observation are flattened."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Gymnasium's, on the precision of the boxes that EnvPool makes
+        warnings.simplefilter("ignore")  # Gymnasium warns of the precision of EnvPool's boxes
         spec = envpool.make_spec(id)
-        observation, action = spec.observation_space, spec.action_space
+        observation = spec.observation_space
+        action = spec.action_space
         if type(action).__name__ == "Discrete" and registry.specs[id][0] not in DISCRETE:
             raise UserError(
-                f"EnvPool's {id} has Discrete actions: of such tasks genepool plays classic control and Box2D"
+                f"EnvPool's {id} has Discrete actions: choose classic control or Box2D, or a task with Box actions"
             )
         parts = [observation]
         if _of_dm_control(id):
@@ -97,5 +100,5 @@ def spaces(id: str) -> Spaces:
 
 
 def version() -> dict[str, str]:
-    """What the numbers of a run with this engine depend on. EnvPool carries its own MuJoCo."""
+    """The versions that results depend on. EnvPool contains its own MuJoCo."""
     return {"envpool": envpool.__version__}

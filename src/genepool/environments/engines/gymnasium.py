@@ -1,4 +1,4 @@
-"""The Gymnasium engine: any environment with flat spaces, a user's own first of all."""
+"""The Gymnasium engine: any environment with flat spaces, also a user's own."""
 
 import ast
 import contextlib
@@ -24,28 +24,28 @@ with warnings.catch_warnings():
     from genepool.environments.tasks import cyclic, hills, rllab
 
 WINDOW = (1280, 800)  # pixels
-OWN = {id.removesuffix("-v0"): id for id in (cyclic.ID, *hills.IDS, *rllab.TASKS)}  # our tasks, by name and by id
+OWN = {id.removesuffix("-v0"): id for id in (cyclic.ID, *hills.IDS, *rllab.TASKS)}  # our own tasks: names to ids
 
 
 class GymnasiumEngine:
-    """A batch of environments stepped one after the other. An episode is determined by the seed it is reset with."""
+    """A batch of environments, stepped one after the other. The seed of its reset determines an episode."""
 
     def __init__(self, make: Callable[[], Any]):
         self._make = make
         self._environments: list[Any] = []
 
     def begin(self, seeds: Sequence[int], threads: int) -> np.ndarray:
-        """Start one episode per seed. It has no threads of its own: a user's code need not bear them."""
+        """Start one episode per seed. It uses no threads: a user's code may not be safe with them."""
         while len(self._environments) < len(seeds):
             self._environments.append(self._make())
         return np.stack([_flat(self._do(k, lambda env, s=seed: env.reset(seed=s)[0])) for k, seed in enumerate(seeds)])
 
     def restart(self, which: np.ndarray) -> np.ndarray:
-        """Start the next episode of these, whose chance goes on where it was; the first observations."""
+        """Start the next episodes of these indices, whose random numbers continue. The first observations."""
         return np.stack([_flat(self._do(k, lambda env: env.reset()[0])) for k in which])
 
     def step(self, actions: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Step the live episodes, given by index: observations, rewards, terminated, truncated."""
+        """Step the episodes of the indices `live`: observations, rewards, terminated, truncated."""
         answers = [self._do(k, lambda env, a=action: env.step(a)) for k, action in zip(live, actions, strict=True)]
         observations, rewards, terminated, truncated, _ = zip(*answers, strict=True)
         return (
@@ -73,10 +73,10 @@ def _flat(observation: Any) -> np.ndarray:
 
 
 def make(task: str, **more: Any) -> Any:
-    """An environment by its id and options, and more of them, without Gymnasium's advice on standard error."""
+    """An environment by its id with its options and `more` of them, without Gymnasium's advice on standard error."""
     id, options = parsed(task)
     with contextlib.suppress(ImportError):
-        # MuJoCo finds an old word in Gymnasium's models and would say so, also in a log file where the user stands
+        # Gymnasium's models have a deprecated word. MuJoCo would warn of it, also in a log file in the current folder
         importlib.import_module("mujoco").set_mju_user_warning(_pass_on)
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -84,27 +84,28 @@ def make(task: str, **more: Any) -> Any:
 
 
 def follow(environment: Any) -> None:
-    """Have a robot of MuJoCo's kept in the picture: Gymnasium 1.4 lets HalfCheetah and Swimmer run out of it."""
+    """Let the camera follow a MuJoCo robot: with Gymnasium 1.4 HalfCheetah and Swimmer run out of the picture."""
     robot = environment.unwrapped
-    with contextlib.suppress(AttributeError, KeyError):  # no robot of MuJoCo's, or one with no such camera
-        renderer, own = robot.mujoco_renderer, robot.model.camera("track").id
-        renderer.camera_id = own  # of pictures; a window begins with these
+    with contextlib.suppress(AttributeError, KeyError):  # not a MuJoCo robot, or one without this camera
+        renderer = robot.mujoco_renderer
+        camera = robot.model.camera("track").id
+        renderer.camera_id = camera  # for pictures; a window starts with the settings below
         fixed = importlib.import_module("mujoco").mjtCamera.mjCAMERA_FIXED
-        renderer.default_cam_config = {"type": int(fixed), "fixedcamid": own}
+        renderer.default_cam_config = {"type": int(fixed), "fixedcamid": camera}
         if environment.render_mode == "human":
             renderer.width, renderer.height = WINDOW
 
 
 def parsed(task: str) -> tuple[str, dict[str, Any]]:
-    """The id of a task and its options, which are keyword arguments of the environment: ID?name=value&name=value.
+    """The id and the options of a task that is written as ID?name=value&name=value.
 
-    A value is a Python number, tuple, True, False or None; anything else is a string.
+    A value is a Python number, tuple, True, False or None, or else a string.
     """
     id, mark, query = task.partition("?")
     try:
         given = urllib.parse.parse_qsl(query, keep_blank_values=True, strict_parsing=True) if mark else []
     except ValueError:
-        raise UserError(f"the options of {task!r} are not name=value, with & between them") from None
+        raise UserError(f"the options of {task!r} are not name=value: write ID?name=value&name=value") from None
     return id, {name: _value(text) for name, text in given}
 
 
@@ -116,7 +117,7 @@ def _value(text: str) -> Any:
 
 
 def arguments(id: str) -> list[str]:
-    """The names of the arguments of an environment, those of its ancestors too."""
+    """The names of an environment's arguments, with those of its base classes."""
     creator = gymnasium.spec(id).entry_point
     creator = load_env_creator(creator) if isinstance(creator, str) else creator
     makers = [kind.__init__ for kind in creator.__mro__[:-1]] if isinstance(creator, type) else [creator]
@@ -129,26 +130,26 @@ def _pass_on(warning: str) -> None:
 
 
 def spaces(environment: Any, name: str) -> Spaces:
-    """The sizes and ranges of an environment that is a task for us."""
+    """The sizes and ranges of an environment. Refused if it is not of a kind that genepool trains on."""
     limit = environment.spec.max_episode_steps if environment.spec else None
     return flat_spaces([environment.observation_space], environment.action_space, limit, name)
 
 
 def id_of(task: str) -> str | None:
-    """Gymnasium's id of a task, if it knows it; our own go by their names without a version too."""
+    """Gymnasium's id of a task; None if it has no such task. Our own tasks may be named without a version."""
     task = OWN.get(task, task)
     return task if task in names() else None
 
 
 def names() -> list[str]:
-    """All the ids that Gymnasium knows."""
+    """All ids that Gymnasium knows."""
     with contextlib.suppress(ImportError):
         importlib.import_module("gymnasium.envs.registration")
     return sorted(gymnasium.registry)
 
 
 def version() -> dict[str, str]:
-    """What the numbers of a run with this engine depend on."""
+    """The versions that results depend on."""
     versions = {"gymnasium": gymnasium.__version__}
     with contextlib.suppress(ImportError):
         versions["mujoco"] = importlib.import_module("mujoco").__version__

@@ -1,4 +1,4 @@
-"""The discrete cyclic MDP of ESAC (Fig. 2): three states on a ring, where only walking on and on clockwise pays."""
+"""The discrete cyclic MDP of ESAC (Fig. 2): three states on a ring; only steps clockwise are rewarded."""
 
 from typing import Any
 
@@ -11,17 +11,18 @@ MOVES = (1, -1, 0)
 
 
 class CyclicMDP(gymnasium.Env):
-    """S0 -> S1 -> S2 -> S0: a step clockwise pays 1; any other pays -1 and ends the episode. The observation is one-hot.
+    """S0 -> S1 -> S2 -> S0: a step clockwise earns 1. Others earn -1 and end the episode. Observations are one-hot.
 
-    Returns: 2000 for who always walks clockwise, j - 2 for who first does not in step j. The authors' code paid 2 for the
-    step from S2 to S0 and had no time limit: `lap_reward=2, horizon=None`.
+    The return is 2000 for walking clockwise always, and j - 2 if step j is the first that does not. In the authors'
+    code the step from S2 to S0 earns 2, and there is no time limit: `lap_reward=2, horizon=None`.
     """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(3)
 
     def __init__(self, lap_reward: float = 1.0, horizon: int | None = 2000):
-        self.lap_reward, self.horizon = float(lap_reward), horizon
+        self.lap_reward = float(lap_reward)
+        self.horizon = horizon
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Start in S0."""
@@ -33,7 +34,8 @@ class CyclicMDP(gymnasium.Env):
         """Walk clockwise, or end."""
         wrong = bool(action != CLOCKWISE)
         reward = -1.0 if wrong else self.lap_reward if self._state == 2 else 1.0
-        self._state, self._steps = (self._state + MOVES[action]) % 3, self._steps + 1
+        self._state = (self._state + MOVES[action]) % 3
+        self._steps += 1
         return self._observation(), reward, wrong, self._steps == self.horizon, {}
 
     def _observation(self) -> np.ndarray:

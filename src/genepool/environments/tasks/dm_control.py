@@ -1,4 +1,4 @@
-"""DM Control's tasks as EnvPool has them: what of their observations is shown, and their models without pictures.
+"""DM Control's tasks in EnvPool: the parts of their observations, and their models without textures.
 
 A flat observation is DM Control's own: `np.concatenate([np.ravel(part) for part in timestep.observation.values()])`.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 
 MODELS = Path("mujoco", "assets_dmc")  # DM Control's, below EnvPool's assets
 
-# EnvPool gives all tasks of a DM Control domain the same parts, with zeros for what a task does not show, and the fish's in
-# another order. Here are the parts that DM Control shows, in its order; of all other tasks EnvPool's are the same.
+# EnvPool gives all tasks of a DM Control domain the same parts, with zeros for parts that a task does not have, and the
+# fish's parts in another order. These are DM Control's parts, in its order. For all other tasks EnvPool's are the same.
 _DOG = (
     *("joint_angles", "joint_velocites", "torso_pelvis_height", "z_projection", "torso_com_velocity"),
     *("inertial_sensors", "foot_forces", "touch_sensors", "actuator_state"),
@@ -34,15 +34,15 @@ SHOWN = {
 
 
 def shown(id: str, given: list[str], prefix: str = "") -> list[str]:
-    """The parts of an observation, of those that EnvPool gives, in the order in which they are laid flat."""
+    """Those of EnvPool's parts of an observation that DM Control has, in DM Control's order."""
     return [prefix + name for name in SHOWN[id]] if id in SHOWN else given
 
 
 @contextlib.contextmanager
 def plain(id: str, assets: str) -> Iterator[str]:
-    """EnvPool's assets for building a task, as far as it needs them, with pictures of one pixel.
+    """A folder with EnvPool's assets for one task, with textures of one pixel.
 
-    Nobody sees the sky and the floor, and painting them took 0.2 s and 12 MB per environment: more than the episode.
+    Sky and floor are never rendered, and making their textures takes longer than an episode.
     """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / MODELS / "common").mkdir(parents=True)
@@ -54,13 +54,18 @@ def plain(id: str, assets: str) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _models(id: str, assets: Path) -> dict[Path, str | None]:
-    """The files that a task is built of, and of those that paint pictures the text with one pixel each."""
-    pixel = lambda texture: re.sub(r'(width|height)="\d+"', r'\1="1"', texture[0])
-    own = lambda path: id.lower().startswith(path.stem.replace("_", "").lower().removesuffix("assets"))
-    paths = [path for path in (assets / MODELS).iterdir() if own(path)]
+    """The files that a task is built of. For files with textures, their text with textures of one pixel; else None."""
+
+    def is_own(path: Path) -> bool:
+        return id.lower().startswith(path.stem.replace("_", "").lower().removesuffix("assets"))
+
+    def one_pixel(texture: re.Match) -> str:
+        return re.sub(r'(width|height)="\d+"', r'\1="1"', texture[0])
+
+    paths = [path for path in (assets / MODELS).iterdir() if is_own(path)]
     models = {}
     for path in (*paths, *(assets / MODELS / "common").iterdir()):
         text = path.read_text() if path.suffix == ".xml" else ""
-        plain = re.sub(r"<texture[^>]*>", pixel, text)
-        models[path.relative_to(assets)] = None if plain == text else plain
+        plain_text = re.sub(r"<texture[^>]*>", one_pixel, text)
+        models[path.relative_to(assets)] = None if plain_text == text else plain_text
     return models

@@ -1,6 +1,6 @@
-"""Gymnasium's HalfCheetah, Walker2d and Hopper on hills: GPO's hilly tasks, paid and ended as Gymnasium's flat ones are.
+"""Gymnasium's HalfCheetah, Walker2d and Hopper on hills: GPO's hilly tasks with Gymnasium's rewards and ends.
 
-rllab's way to pay and to end them is in `rllab.py`.
+The same tasks with rllab's rewards and ends are in `rllab.py`.
 """
 
 import math
@@ -22,9 +22,9 @@ DOWN = np.array([0.0, 0.0, -1.0])
 
 
 def raised(spec: mujoco.MjSpec, difficulty: float, terrain_seed: int) -> mujoco.MjSpec:
-    """The model with hills for a floor, the highest of them `difficulty` metres above the start; 0: as it was.
+    """The model with hills as its floor, the highest `difficulty` metres above the start; unchanged if that is 0.
 
-    The square of hills lies before, below and behind the robot: over the seams it sees and feels the same hills again.
+    The terrain repeats: past an edge of the square the same hills follow.
     """
     if not (isinstance(difficulty, Real) and 0.0 <= difficulty < math.inf):
         raise ValueError(f"difficulty is the height of the highest hill in metres, 0 or more, not {difficulty!r}")
@@ -32,53 +32,60 @@ def raised(spec: mujoco.MjSpec, difficulty: float, terrain_seed: int) -> mujoco.
         raise ValueError(f"terrain_seed is a whole number, 0 or more, not {terrain_seed!r}")
     if difficulty == 0.0:
         return spec
-    size, heights = (SIDE / 2, SIDE / 2, float(difficulty), 0.1), terrain(int(terrain_seed))
+    size = (SIDE / 2, SIDE / 2, float(difficulty), 0.1)
+    heights = terrain(int(terrain_seed))
     spec.add_hfield(name="hills", nrow=CELLS, ncol=CELLS, size=size, userdata=heights.ravel())
     floor = spec.geom(FLOOR)
-    floor.type, floor.hfieldname = mujoco.mjtGeom.mjGEOM_HFIELD, "hills"
+    floor.type = mujoco.mjtGeom.mjGEOM_HFIELD
+    floor.hfieldname = "hills"
     for x in (-SIDE, SIDE):
         tile = spec.worldbody.add_geom(type=floor.type, hfieldname="hills", pos=(x, 0, 0))
-        for name in ("conaffinity", "condim", "material", "rgba"):  # all else is the default of the model
+        for name in ("conaffinity", "condim", "material", "rgba"):  # all else is the model's default
             setattr(tile, name, getattr(floor, name))
-    above, camera = 1.0 + difficulty, spec.camera("track")  # at Gymnasium's height it would be inside of hills
-    camera.pos, camera.alt.xyaxes = (0, -3, above), (1, 0, 0, 0, above, 3)
-    spec.stat.extent = 4.0  # of the robot, not of all the ground: from it follows how near is too near to be drawn
+    camera = spec.camera("track")
+    above = 1.0 + difficulty  # at Gymnasium's height the camera would be inside the hills
+    camera.pos = (0, -3, above)
+    camera.alt.xyaxes = (1, 0, 0, 0, above, 3)
+    spec.stat.extent = 4.0  # of the robot, not of the ground: the near plane of the camera depends on it
     return spec
 
 
 def compiled(spec: mujoco.MjSpec, width: int, height: int) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """A simulation of the model that can be drawn in this size."""
+    """A simulation of the model that can be rendered in this size."""
     window = spec.visual.global_
-    window.offwidth, window.offheight = max(window.offwidth, width), max(window.offheight, height)
+    window.offwidth = max(window.offwidth, width)
+    window.offheight = max(window.offheight, height)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MuJoCo's, on an old word in Gymnasium's models
+        warnings.simplefilter("ignore")  # MuJoCo warns of a deprecated word in Gymnasium's models
         model = spec.compile()
     return model, mujoco.MjData(model)
 
 
 def followed(options: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of Gymnasium's with the camera that goes with the robot, unless they name another."""
+    """Gymnasium's arguments with the camera that follows the robot, unless they name another."""
     return options if {"camera_id", "camera_name"} & options.keys() else {**options, "camera_name": "track"}
 
 
 class Ground:
-    """The ground that a robot of the plane y = 0 runs over, and its place there."""
+    """The ground below a robot that moves in the plane y = 0."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
-        self._model, self._data, self._floor = model, data, model.geom(FLOOR).id
+        self._model = model
+        self._data = data
+        self._floor = model.geom(FLOOR).id
         self._hilly = model.geom_type[self._floor] == mujoco.mjtGeom.mjGEOM_HFIELD
         self._top = 1.0 + model.hfield_size[0, 2] if self._hilly else 0.0
         self._eye = np.array([0.0, 0.0, self._top])
 
     def height(self, x: float) -> float:
-        """How high the ground is at x, in metres."""
+        """The height of the ground at x, in metres."""
         if not self._hilly:
             return 0.0
         self._eye[0] = math.remainder(x, SIDE)
         return self._top - mujoco.mj_rayHfield(self._model, self._data, self._floor, self._eye, DOWN)
 
     def lap(self, qpos: np.ndarray) -> None:
-        """Take who has left the square of hills back to its other side, which is the same place; flat ground has no end."""
+        """Move a robot that has left the square of hills to its other side, which is the same place."""
         if self._hilly and abs(qpos[0]) > SIDE / 2:
             qpos[0] = math.remainder(qpos[0], SIDE)
 
@@ -86,10 +93,10 @@ class Ground:
 class Hills:
     """Puts one of Gymnasium's robots on hills. All its other arguments are Gymnasium's.
 
-    The terrain belongs to the task: it is made from `terrain_seed`, not from an episode's seed. Where Gymnasium ends an
-    episode because of the torso's height, the height is that over the ground below the torso, for on a hill or in a
-    hollow that over sea level says nothing. Observations are Gymnasium's: nobody sees the hills. x is a place on a ring
-    of 71.4 m; a step that leaves it on one side is paid in full, and the next begins on the other.
+    The terrain is made from `terrain_seed`, not from an episode's seed, so it belongs to the task. Where Gymnasium
+    ends an episode by the torso's height, that is the height over the ground below the torso. Observations are
+    Gymnasium's: the policy does not observe the hills. x is a position on a ring of 71.4 m: a step over the edge
+    earns its full reward, and the next step starts on the other side.
     """
 
     def __init__(self, *, difficulty: float = 1.0, terrain_seed: int = 0, **options: Any):
@@ -103,7 +110,7 @@ class Hills:
         return compiled(raised(mujoco.MjSpec.from_file(self.fullpath), *self._terrain), self.width, self.height)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """As Gymnasium's."""
+        """As Gymnasium's, on the ring."""
         answer = super().step(action)
         self._ground.lap(self.data.qpos)
         return answer

@@ -1,7 +1,7 @@
 """The tasks of GPO's tables: rllab's robots, flat and on hills, made from Gymnasium's models.
 
-Reward, end, start, pace, motors and observation are rllab's. Gymnasium's models came from rllab's, and what has been changed
-in them since is changed back here; what still differs is MuJoCo itself, 1.31 there, with its solver and its contacts.
+Rewards, ends, starts, time steps, motors and observations are rllab's. Gymnasium's models come from rllab's; later
+changes in them are undone here. What still differs is MuJoCo, 1.31 in rllab, with another solver and other contacts.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +18,15 @@ from genepool.environments.tasks.hills import Ground, compiled, followed, raised
 
 HORIZON = 512  # GPO's T
 HILLY = ("HalfCheetah", "Walker2d", "Hopper")
-EULER, RK4 = mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtIntegrator.mjINT_RK4
+EULER = mujoco.mjtIntegrator.mjINT_EULER
+RK4 = mujoco.mjtIntegrator.mjINT_RK4
 
 
 class RllabEnv(MujocoEnv, EzPickle):
-    """A robot of rllab's, by its name in `ROBOTS`. Its actions are in [-1, 1]; others are clipped, as rllab's `normalize` does.
+    """A robot of rllab's, by its name in `ROBOTS`. Actions are clipped to [-1, 1], as in rllab's `normalize`.
 
-    v is the velocity along x of the whole robot's centre of mass after the step, where Gymnasium takes the torso's way
-    during it. Three of them run over hills if `difficulty` is above 0, as `hills.Hills` says.
+    v is the velocity along x of the robot's centre of mass after the step; Gymnasium uses the torso's displacement
+    during the step. If `difficulty` is above 0, three of the robots run over hills, see `hills.Hills`.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"]}
@@ -34,12 +35,19 @@ class RllabEnv(MujocoEnv, EzPickle):
         if difficulty and robot not in HILLY:
             raise ValueError(f"{robot} has no hills: difficulty is for {', '.join(HILLY)}")
         EzPickle.__init__(self, robot, difficulty=difficulty, terrain_seed=terrain_seed, **options)
-        self._robot, self._terrain = ROBOTS[robot], (difficulty, terrain_seed)
+        self._robot = ROBOTS[robot]
+        self._terrain = (difficulty, terrain_seed)
         MujocoEnv.__init__(self, self._robot.file, self._robot.frames, None, **followed(options))
         self.metadata = {**self.metadata, "render_fps": round(1.0 / self.dt)}
-        data, torso = self.data, 1
-        self.qpos, self.qvel, self.ctrl, self.constraint = data.qpos, data.qvel, data.ctrl, data.qfrc_constraint
-        self.com, self.velocity, self.rotation = data.subtree_com[torso], data.subtree_linvel[torso], data.xmat[torso]
+        data = self.data
+        torso = 1
+        self.qpos = data.qpos
+        self.qvel = data.qvel
+        self.ctrl = data.ctrl
+        self.constraint = data.qfrc_constraint
+        self.com = data.subtree_com[torso]
+        self.velocity = data.subtree_linvel[torso]
+        self.rotation = data.xmat[torso]
         self.contact = np.zeros_like(data.cfrc_ext)
         self._ground = Ground(self.model, data)
         if self._robot.pose:
@@ -48,16 +56,17 @@ class RllabEnv(MujocoEnv, EzPickle):
 
     def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
         spec = mujoco.MjSpec.from_file(self.fullpath)
-        spec.option.timestep, spec.option.integrator = self._robot.timestep, self._robot.integrator
+        spec.option.timestep = self._robot.timestep
+        spec.option.integrator = self._robot.integrator
         self._robot.change(spec)
         return compiled(raised(spec, *self._terrain), self.width, self.height)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Act, and see what follows from positions and velocities as they are after it."""
+        """Act, then observe positions and velocities and all that is computed from them."""
         self.ctrl[:] = action
         within(1.0, self.ctrl, self.ctrl)
         if self._robot.integrator == EULER:
-            # what a time step works out before it looks at the controls is worked out ahead, and so not twice
+            # the part of a time step that does not depend on the controls is computed ahead, so it is not done twice
             mujoco.mj_step2(self.model, self.data)
             if self.frame_skip > 1:
                 mujoco.mj_step(self.model, self.data, nstep=self.frame_skip - 1)
@@ -67,23 +76,23 @@ class RllabEnv(MujocoEnv, EzPickle):
             mujoco.mj_step(self.model, self.data, nstep=self.frame_skip)
             self._ground.lap(self.qpos)
             mujoco.mj_forward(self.model, self.data)
-        return self._observation(), self.reward(), bool(self._robot.over(self)), False, {}
+        return self._observation(), self.reward(), bool(self._robot.ends(self)), False, {}
 
     def reset_model(self) -> np.ndarray:
-        """Begin near the robot's own pose."""
+        """Start near the robot's initial pose."""
         self.set_state(*self._robot.start(self))
         return self._observation()
 
     def _observation(self) -> np.ndarray:
-        if self._robot.feels:
+        if self._robot.has_contacts:
             mujoco.mj_rnePostConstraint(self.model, self.data)
             within(1.0, self.data.cfrc_ext, self.contact)
-        return np.concatenate(self._robot.sees(self))
+        return np.concatenate(self._robot.observes(self))
 
     def reward(self) -> float:
-        """What the robot is paid for being as it is after its last action."""
+        """The reward of the current state and the last action."""
         mujoco.mj_subtreeVel(self.model, self.data)
-        return float(self._robot.pays(self))
+        return float(self._robot.earns(self))
 
     @property
     def v(self) -> float:
@@ -102,30 +111,31 @@ class RllabEnv(MujocoEnv, EzPickle):
 
 
 def within(limit: float, numbers: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """The numbers clipped to [-limit, limit], in half the time of np.clip."""
+    """The numbers clipped to [-limit, limit], faster than np.clip."""
     return np.minimum(np.maximum(numbers, -limit, out=out), limit, out=out)
 
 
 def _jittered(env: RllabEnv) -> tuple[np.ndarray, np.ndarray]:
-    qpos, qvel = env.np_random.standard_normal(len(env.qpos)), env.np_random.standard_normal(len(env.qvel))
+    qpos = env.np_random.standard_normal(len(env.qpos))
+    qvel = env.np_random.standard_normal(len(env.qvel))
     return env.init_qpos + 0.01 * qpos, env.init_qvel + 0.1 * qvel
 
 
 @dataclass(frozen=True)
 class Robot:
-    """What a robot sees and is paid, when its episodes are over, how they begin, and how it differs from Gymnasium's."""
+    """A robot: its observation, reward, end and start, and how its model differs from Gymnasium's."""
 
     file: str  # Gymnasium's model
     timestep: float
     integrator: mujoco.mjtIntegrator
-    sees: Callable[[RllabEnv], Sequence[np.ndarray]]
-    pays: Callable[[RllabEnv], float]
-    over: Callable[[RllabEnv], bool] = lambda env: False
+    observes: Callable[[RllabEnv], Sequence[np.ndarray]]
+    earns: Callable[[RllabEnv], float]
+    ends: Callable[[RllabEnv], bool] = lambda env: False
     start: Callable[[RllabEnv], tuple[np.ndarray, np.ndarray]] = _jittered
     change: Callable[[mujoco.MjSpec], None] = lambda spec: None
-    frames: int = 1  # time steps of a step
-    pose: tuple[float, ...] = ()  # at the start; none: the model's own
-    feels: bool = False  # contact forces
+    frames: int = 1  # time steps per step
+    pose: tuple[float, ...] = ()  # at the start; empty: the model's own
+    has_contacts: bool = False  # whether it observes contact forces
 
 
 def _walker2d(spec: mujoco.MjSpec) -> None:
@@ -156,7 +166,8 @@ def _swung(env: RllabEnv) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _balanced(env: RllabEnv) -> float:
-    (x, _, y), (_, v_1, v_2) = env.data.site_xpos[0], env.qvel
+    x, _, y = env.data.site_xpos[0]
+    _, v_1, v_2 = env.qvel
     return 10.0 - (0.01 * x**2 + (y - 2.0) ** 2) - (1e-3 * v_1**2 + 5e-3 * v_2**2)
 
 
@@ -164,51 +175,51 @@ ZXY = np.array([1, 0, *range(2, 9)])  # rllab's order of joints in Walker2d and 
 ROBOTS = {
     "HalfCheetah": Robot(
         *("half_cheetah.xml", 0.01, EULER),
-        sees=lambda env: (env.qpos[1:], env.qvel, env.com),
-        pays=lambda env: env.v - 0.05 * env.effort,
+        observes=lambda env: (env.qpos[1:], env.qvel, env.com),
+        earns=lambda env: env.v - 0.05 * env.effort,
     ),
     "Walker2d": Robot(
         *("walker2d_v5.xml", 0.005, EULER),
-        sees=lambda env: (env.qpos[ZXY], env.qvel[ZXY], env.com),
-        pays=lambda env: env.v - 0.005 * env.effort,
-        over=lambda env: not (0.8 < env.torso_height < 2.0 and abs(env.qpos[2]) < 1.0),
+        observes=lambda env: (env.qpos[ZXY], env.qvel[ZXY], env.com),
+        earns=lambda env: env.v - 0.005 * env.effort,
+        ends=lambda env: not (0.8 < env.torso_height < 2.0 and abs(env.qpos[2]) < 1.0),
         change=_walker2d,
     ),
     "Hopper": Robot(
         *("hopper.xml", 0.02, RK4),
-        sees=lambda env: (
+        observes=lambda env: (
             *(env.qpos[1:], within(10.0, env.qvel[ZXY[:6]])),
             *(within(10.0, env.constraint[ZXY[:6]]), env.com),
         ),
-        pays=lambda env: env.v + 1.0 - 0.005 * env.effort,
-        over=lambda env: (
+        earns=lambda env: env.v + 1.0 - 0.005 * env.effort,
+        ends=lambda env: (
             not (env.torso_height > 0.7 and abs(env.qpos[2]) < 0.2 and np.abs((*env.qpos[3:], *env.qvel)).max() < 100.0)
         ),
     ),
     "Swimmer": Robot(
         *("swimmer.xml", 0.001, EULER),
-        sees=lambda env: (env.qpos, env.qvel, env.com),
-        pays=lambda env: env.v - 0.005 * env.effort,
+        observes=lambda env: (env.qpos, env.qvel, env.com),
+        earns=lambda env: env.v - 0.005 * env.effort,
         change=_swimmer,
         frames=50,
     ),
     "Ant": Robot(
         *("ant.xml", 0.02, RK4),
-        sees=lambda env: (env.qpos, env.qvel, env.contact.ravel(), env.rotation, env.com),
-        pays=lambda env: env.v + 0.05 - 0.005 * env.effort - 5e-4 * np.vdot(env.contact, env.contact),
-        over=lambda env: not 0.2 <= env.qpos[2] <= 1.0,
+        observes=lambda env: (env.qpos, env.qvel, env.contact.ravel(), env.rotation, env.com),
+        earns=lambda env: env.v + 0.05 - 0.005 * env.effort - 5e-4 * np.vdot(env.contact, env.contact),
+        ends=lambda env: not 0.2 <= env.qpos[2] <= 1.0,
         change=_ant,
         pose=(0.0, 0.0, 0.55, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0),
-        feels=True,
+        has_contacts=True,
     ),
     "InvertedDoublePendulum": Robot(
         *("inverted_double_pendulum.xml", 0.01, RK4),
-        sees=lambda env: (
+        observes=lambda env: (
             *(env.qpos[:1], np.sin(env.qpos[1:]), np.cos(env.qpos[1:])),
             *(within(10.0, env.qvel), within(10.0, env.constraint)),
         ),
-        pays=_balanced,
-        over=lambda env: env.data.site_xpos[0, 2] <= 1.0,
+        earns=_balanced,
+        ends=lambda env: env.data.site_xpos[0, 2] <= 1.0,
         start=_swung,
         change=_pendulum,
         frames=2,

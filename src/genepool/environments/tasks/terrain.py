@@ -1,22 +1,23 @@
-"""Hills to run over, as rllab makes them (its pull request 121) for the hilly tasks of GPO: a field of heights.
+"""The hills of GPO's tasks, made as in rllab (its pull request 121): a field of heights.
 
-rllab draws the field with matplotlib, axes and all, and MuJoCo reads the picture. Here it is an array, without the walls and
-pits that margins and labels make, flat where the robot truly starts, and a ring: who leaves it on one side is back on the other.
+rllab draws the field with matplotlib, with axes and labels, and MuJoCo reads the picture. Here it is an array. It has
+no walls and pits from margins and labels, it is flat where the robot starts, and it is a ring in both directions.
 """
 
 from functools import lru_cache
 
 import numpy as np
 
-SIDE = 71.4  # metres, of the square that the robot starts in the middle of
-CELLS = 400  # along a side
-UNITS = 40.0  # along a side, in which hills are drawn: 1.785 m each
-WANTED = 500  # hills; so many rows of them as fit make 23 x 23
-FLAT, EDGE = 2.0, 1.8  # metres: nothing rises so near to the start, and from there on hills grow to their height
+SIDE = 71.4  # metres: the side of the square; the robot starts in its middle
+CELLS = 400  # heights along a side
+UNITS = 40.0  # the side in the units in which hills are drawn; a unit is 1.785 m
+WANTED = 500  # hills; the whole rows that fit are 23 x 23
+FLAT = 2.0  # metres: the ground is flat up to this distance from the start
+EDGE = 1.8  # metres, over which hills grow to their full height
 
 
 def hills(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tops, [529, 2] in units, on a grid from which each is moved by N(0, 0.4 I), and the hills' variances, U[0.4, 0.8]."""
+    """The tops, [529, 2] in units, on a grid with noise N(0, 0.4 I), and the variances of the hills, U[0.4, 0.8]."""
     rng = np.random.default_rng(seed)
     line = np.arange(-UNITS / 2, UNITS / 2, UNITS / np.sqrt(WANTED))
     grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
@@ -26,9 +27,9 @@ def hills(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=8)
 def terrain(seed: int) -> np.ndarray:
-    """Heights from 0 to 1, [y, x]. A hill is a normal density, and of all hills the highest counts.
+    """Heights from 0 to 1, [y, x]. A hill is a normal density; the highest hill counts at each point.
 
-    The field is 0, its lowest, around the start. Its last row and column are its first.
+    The field is 0 around the start. Its last row and column equal its first.
     """
     tops, variances = hills(seed)
     line = np.linspace(-UNITS / 2, UNITS / 2, CELLS)

@@ -1,1 +1,1 @@
-"""Search distributions over flat vectors: CEM, AES-RL's, OpenAI-ES, evosax's."""
+"""Search distributions over flat vectors: CEM, AES-RL's strategies, OpenAI-ES, evosax's strategies."""

@@ -1,4 +1,4 @@
-"""Other evolution strategies, from evosax: one part for all that search with a mean."""
+"""Evosax: any evolution strategy of the library evosax that searches around a mean."""
 
 import importlib
 import inspect
@@ -13,31 +13,38 @@ import numpy as np
 from jax import Array
 
 from genepool.errors import UserError
-from genepool.evolution.distribution.cem import Archive, Results, check_size, completed, empty_archive, hand_out
+from genepool.evolution.distribution.shared import (
+    Results,
+    ResultsArchive,
+    check_size,
+    completed,
+    empty_archive,
+    hand_out,
+)
 from genepool.parts import part
 
 
 class EvosaxState(eqx.Module):
-    """The strategy's own state, the sample that is being handed out, and its results so far."""
+    """The state of evosax's strategy, the sample that is being handed out, and its results so far."""
 
-    strategy: Any
+    inner: Any  # evosax's own state
     mean: np.ndarray
     sample: np.ndarray  # [N, d]
-    handed: np.ndarray
-    archive: Archive
+    handed: np.ndarray  # rows of the sample that were handed out
+    archive: ResultsArchive
 
 
 @part
 class Evosax:
-    """An ask-and-tell strategy of evosax, by the name of its class there. It minimises; we maximise."""
+    """An ask-and-tell strategy of evosax, by the name of its class. evosax minimises; we maximise."""
 
     needs_reference: ClassVar[bool] = False  # whether an outcome is compared with the fitness of the mean
-    has_upcoming: ClassVar[bool] = True  # whether its state has `sample`, rows that are handed out in order
+    has_upcoming: ClassVar[bool] = True  # whether its state has a `sample` that is handed out row by row
 
     strategy: str = "Sep_CMA_ES"  # its class in evosax.algorithms, such as CMA_ES, Open_ES, SNES, PGPE
     population: int = 10  # individuals per generation
-    std: float = 0.0316  # of the first sample; the root of CEM's initial variance
-    rate: float = 0.01  # Adam's learning rate, of the strategies that climb an estimated gradient
+    std: float = 0.0316  # of the first sample; the square root of CEM's initial variance
+    rate: float = 0.01  # Adam's learning rate, for strategies that climb an estimated gradient
 
     def __post_init__(self):
         check_size(self.population)
@@ -47,16 +54,16 @@ class Evosax:
 
     @property
     def takes_lessons(self) -> bool:
-        """Whether an individual that learnt before it was tried may be told.
+        """Whether it accepts individuals that took a lesson.
 
-        Not by a strategy that climbs an estimated gradient: after a lesson the vector is no sample of its distribution, and
-        the estimate is wrong.
+        A strategy that climbs an estimated gradient does not: after a lesson the vector is no sample of the strategy's
+        distribution, so the estimate is wrong.
         """
         return "optimizer" not in inspect.signature(getattr(_algorithms(), self.strategy)).parameters
 
     @staticmethod
     def named(name: str) -> "Evosax | None":
-        """The strategy by a name such as sep-cma-es, if evosax has it."""
+        """The strategy by a name such as sep-cma-es; None if evosax has none of that name."""
         wanted = name.replace("-", "_").lower()
         found = [kind for kind in dir(_algorithms()) if kind.lower() == wanted]
         return Evosax(found[0]) if found else None
@@ -70,26 +77,26 @@ class Evosax:
         return self._sampled(k_sample, EvosaxState(inner, mean, archive.vectors, zero, archive))
 
     def _sampled(self, key: Array, state: EvosaxState) -> EvosaxState:
-        """The state with a new sample, none of it handed out."""
-        sample, inner = _host(_compiled(self, state.mean.size).ask(key, state.strategy))
-        return replace(state, strategy=inner, sample=sample, handed=np.zeros((), np.int64))
+        """The state with a new sample, of which no row was handed out."""
+        sample, inner = _host(_compiled(self, state.mean.size).ask(key, state.inner))
+        return replace(state, inner=inner, sample=sample, handed=np.zeros((), np.int64))
 
     def ask(self, key: Array, state: EvosaxState, n: int) -> tuple[np.ndarray, EvosaxState]:
-        """The next n of the sample. Where it is used up before all its results are told, another sample is drawn."""
+        """The next n rows of the sample. If it is used up before all its results are told, another is drawn."""
         return hand_out(state, n, lambda k: self._sampled(jax.random.fold_in(key, k), state))
 
     def tell(self, key: Array, state: EvosaxState, results: Results) -> EvosaxState:
-        """With the results of a whole population the strategy moves. What is not a number counts as the worst of them."""
-        whole, archive = completed(state.archive, results)
+        """Keep the results. With those of a whole population, move. A fitness that is not finite is the worst."""
+        populations, archive = completed(state.archive, results)
         state = replace(state, archive=archive)
-        for k, (vectors, fitness) in enumerate(whole):
+        for k, (vectors, fitness) in enumerate(populations):
             finite = np.isfinite(fitness)
             if finite.any():
                 loss = -np.where(finite, fitness, fitness[finite].min()).astype(np.float32)
                 vectors = np.where(np.isfinite(vectors), vectors, state.mean)
                 tell = _compiled(self, state.mean.size).tell
-                inner = _host(tell(jax.random.fold_in(key, 2 * k), vectors, loss, state.strategy))
-                state = replace(state, strategy=inner, mean=inner.mean)
+                inner = _host(tell(jax.random.fold_in(key, 2 * k), vectors, loss, state.inner))
+                state = replace(state, inner=inner, mean=inner.mean)
             state = self._sampled(jax.random.fold_in(key, 2 * k + 1), state)
         return state
 
@@ -98,7 +105,7 @@ class Evosax:
         return state.mean
 
     def report(self, state: EvosaxState) -> dict[str, Any]:
-        """Nothing of its own."""
+        """Nothing."""
         return {}
 
 
@@ -125,7 +132,9 @@ def _compiled(settings: Evosax, dimension: int) -> _Compiled:
     kind = getattr(_algorithms(), settings.strategy, None)
     optax = importlib.import_module("optax")
     if not isinstance(kind, type) or not hasattr(kind, "init"):
-        raise UserError(f"evosax has no strategy {settings.strategy!r}: see its list of algorithms, such as Sep_CMA_ES")
+        raise UserError(
+            f"evosax has no strategy {settings.strategy!r}: take one of its list of algorithms, such as Sep_CMA_ES"
+        )
     options = {"population_size": settings.population, "solution": np.zeros(dimension, np.float32)}
     names = inspect.signature(kind).parameters
     if "optimizer" in names:

@@ -1,4 +1,4 @@
-"""Hindsight crossover: the winners of a generation cross with the mother after she moved (ESAC, Algorithm 1, 26)."""
+"""Hindsight crossover: a generation's winners cross with the mother after she moved (ESAC, Algorithm 1, line 26)."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from genepool.types import Individual
 
 @partial(jax.jit, static_argnums=0)
 def cross_with_mother(crossover: Any, key: Array, winners: Array, mother: Array, template: Any) -> Array:
-    """The mother with parts of each winner, [w, d]. All are flat vectors; `template` has the shapes of the actor."""
+    """The mother with parts of each winner, [w, d]. All are flat vectors. `template` has the actor's shapes."""
     leaves, structure = jax.tree.flatten(template)
     ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
 

@@ -1,6 +1,7 @@
-"""OpenAI-ES (Salimans et al. 2017): mirrored noise, rank shaping. With winners, crossover and tuning: ESAC's (Suri et al. 2020).
+"""OpenAI-ES (Salimans et al. 2017), and ESAC's strategy (Suri et al. 2020), which is OpenAI-ES with more options.
 
-ESAC's strategy crosses the best members with the mother in hindsight, and tries members around the learner's actor too.
+OpenAI-ES estimates a gradient from mirrored noise and returns that are shaped by rank. ESAC also crosses the best
+members with the mother, tunes sigma, and tries members around the learner's actor.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from genepool import trees
-from genepool.errors import UserError
+from genepool.errors import UserError, check_at_least
 from genepool.evolution.distribution.hindsight import cross_with_mother
 from genepool.evolution.distribution.mirrored import Perturbation, centred_ranks, cosine, weighted_sum
 from genepool.evolution.distribution.tuning import AutomaticMutationTuning, LinearTuning
@@ -24,58 +25,61 @@ from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
 from genepool.types import Candidate, Individual, Outcome
 
-KINDS = ("winner", "mother", "learner")  # whose vector a member was made from; a winner's after its crossover
+KINDS = ("winner", "mother", "learner")  # the vector that a member is around; a winner's is its child with the mother
 
 
 class OpenAIESState(eqx.Module):
-    """The mother, the vectors that members are made from, and the results of this generation so far."""
+    """The mother, the vectors that members are around, and the results of this generation so far."""
 
     template: Any  # an actor, for its structure and shapes alone
     mother: Array  # theta_es
     optimiser: AdamState
     children: np.ndarray  # [w, d]: winners of the last generation, crossed with the mother
     newcomer: np.ndarray  # [d]: the clone of the learner that was injected last
-    injected_now: np.ndarray  # whether it is among the members of this generation
+    injected_now: np.ndarray  # whether that clone has pairs in this generation
     sigma: np.ndarray
-    bound: np.ndarray  # whether the clip limited sigma's last change
+    bound: np.ndarray  # whether sigma's last change was clipped
     cosine: np.ndarray  # between the gradient from all members and that from the mother's own pairs
     champion: np.ndarray  # the best member of the last generation
     best: np.ndarray  # [w, d]: the best members of this generation so far
     best_returns: np.ndarray  # [w]
-    best_order: np.ndarray  # [w]: their rows
+    best_order: np.ndarray  # [w]: their indices into `rows`
     rows: np.ndarray  # [2n, 4]: seed, scale, kind and return of every outcome of this generation
-    count: np.ndarray  # how many rows are filled
-    last_returns: np.ndarray  # [2n]: of the last generation, NaN before its end
-    seed: np.ndarray  # of this generation's first direction
-    handed: np.ndarray  # members handed out in this generation
-    generation: np.ndarray  # t, generations that are over
+    count: np.ndarray  # rows that are in use
+    last_returns: np.ndarray  # [2n]: returns of the last generation; NaN before there was one
+    seed: np.ndarray  # seed of this generation's first direction
+    handed: np.ndarray  # members that were handed out in this generation
+    generation: np.ndarray  # t: finished generations
 
 
 @part
 class OpenAIES:
-    """Pairs theta +- sigma epsilon around the winners' children, the mother and the learner; all of them move the mother."""
+    """Pairs theta +- sigma epsilon around the winners' children, the mother and the learner. All move the mother."""
 
     word: ClassVar[str] = "openai-es"
     needs_critic: ClassVar[bool] = False
-    takes_lessons: ClassVar[bool] = False  # after a lesson a pair is not mirrored, and the gradient estimate is wrong
+    takes_lessons: ClassVar[bool] = False  # after a lesson a pair is not mirrored, so the gradient would be wrong
     has_upcoming: ClassVar[bool] = False
 
     pairs: int = 50  # n: mirrored pairs in a generation
-    sigma: float = 5e-3  # sigma: mutation rate at first
+    sigma: float = 5e-3  # sigma: the first mutation rate
     rate: float = 5e-3  # a_es: learning rate of the mother
-    winners: float = 0.4  # e: winners as a share of n; their children come first in the next generation
-    injected: int = 4  # k: pairs around the learner's actor, where there is a learner
+    winners: float = 0.4  # e: winners as a share of n; the next generation has a pair around each one's child
+    injected: int = 4  # k: pairs around the learner's actor, if there is a learner
     crossover: RowCopy | ElementCopy | None = field(default_factory=RowCopy)  # of a winner with the mother
     tuning: AutomaticMutationTuning | LinearTuning | None = field(default_factory=AutomaticMutationTuning)  # of sigma
-    tuned: Literal["phase", "interval"] = "phase"  # with every phase of the learner (paper), or at intervals (code)
-    interval: int = 20_000  # nominal steps between two tunings, where it is at intervals
+    tuned: Literal["phase", "interval"] = (
+        "phase"  # when sigma is tuned: after a learner's phase (paper), or at intervals
+    )
+    interval: int = 20_000  # nominal steps between two tunings, if sigma is tuned at intervals
     optimiser: Literal["adam", "plain"] = "adam"  # of the mother: Adam (code), or plain ascent (paper)
-    members: Literal["all", "mother"] = "all"  # whose directions move the mother: all (paper), or her own pairs'
+    members: Literal["all", "mother"] = (
+        "all"  # the members whose returns move the mother: all (paper), or her own pairs
+    )
 
     def __post_init__(self):
-        for name, least in {"pairs": 1, "interval": 1, "injected": 0}.items():
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be {least} or more, not {getattr(self, name)}")
+        check_at_least(1, self, "pairs", "interval")
+        check_at_least(0, self, "injected")
         for name in ("sigma", "rate"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} of the evolution strategy must be above 0, not {getattr(self, name)}")
@@ -83,12 +87,12 @@ class OpenAIES:
             raise UserError(f"winners is a share of the pairs: it must lie between 0 and 1, not {self.winners}")
         if self.selected + self.injected > self.pairs:
             raise UserError(
-                "winners and injected learners together must not be more than the pairs: "
+                "winners and injected learners must not be more than the pairs: "
                 f"{self.selected} + {self.injected} > {self.pairs}; take fewer of them, or more pairs"
             )
         if self.members == "mother" and self._around_mother == 0:
             raise UserError(
-                "no pair is around the mother, whose pairs alone are to move her: take fewer winners, fewer injected "
+                "only pairs around the mother are to move her, and there is none: take fewer winners, fewer injected "
                 "learners, or --evolver.members all"
             )
 
@@ -99,7 +103,7 @@ class OpenAIES:
 
     @property
     def selected(self) -> int:
-        """w = int(n e), the winners."""
+        """w = int(n e): the number of winners."""
         return int(self.pairs * self.winners + 1e-9)
 
     @property
@@ -107,7 +111,7 @@ class OpenAIES:
         return self.pairs - self.injected - (self.selected if self.crossover else 0)
 
     def init(self, key: Array, new_individual: Callable[[int], Individual]) -> OpenAIESState:
-        """A strategy around a new actor. At first all winners are the mother herself."""
+        """A strategy around a new actor. In the first generation the mother stands for every winner's child."""
         template = jax.tree.map(np.asarray, new_individual(0).actor)
         mother = jnp.asarray(trees.flat(template))
         zero = np.zeros((), np.int64)
@@ -138,11 +142,13 @@ class OpenAIES:
     def ask(
         self, key: Array, state: OpenAIESState, places: Sequence[int], critic: Any = None
     ) -> tuple[list[Candidate], OpenAIESState]:
-        """A member for each place, a pair side by side; of more than a generation, further pairs around the same vectors.
+        """A member for each place. The two members of a pair follow each other.
 
-        The members of a pair carry the same actor, and so do all around the mother and all around the learner.
+        Places beyond a generation get further pairs around the same vectors. Members around the same vector carry the
+        same actor object, so that it can be sent once.
         """
-        actors, candidates = {}, []
+        actors = {}
+        candidates = []
         for number, place in enumerate(places, int(state.handed)):
             pair, minus = divmod(number, 2)
             slot = pair % self.pairs
@@ -171,38 +177,43 @@ class OpenAIES:
         return "learner" if state.injected_now and slot >= self.pairs - self.injected else "mother"
 
     def inject(self, state: OpenAIESState, newcomer: Individual) -> OpenAIESState:
-        """The state whose last pairs of this generation are around the clone of the learner."""
-        vector = trees.flat(newcomer.actor)
-        return replace(state, newcomer=vector, injected_now=np.asarray(self.injected > 0))
+        """The state in which the last pairs of this generation are around the clone of the learner."""
+        return replace(state, newcomer=trees.flat(newcomer.actor), injected_now=np.asarray(self.injected > 0))
 
     def tell(self, key: Array, state: OpenAIESState, outcomes: Sequence[Outcome], critic: Any = None) -> OpenAIESState:
-        """Note the outcomes one after the other. Whenever a generation is complete it ends, and the next begins."""
-        outcomes, ended = list(outcomes), 0
+        """Record the outcomes in order. When a generation is complete, end it and begin the next."""
+        outcomes = list(outcomes)
+        ended = 0
         while outcomes:
             room = self.population - int(state.count)
-            state = self._noted(state, outcomes[:room])
+            state = self._recorded(state, outcomes[:room])
             outcomes = outcomes[room:]
             if int(state.count) == self.population:
                 state = self._end_generation(jax.random.fold_in(key, ended) if ended else key, state)
                 ended += 1
         return state
 
-    def _noted(self, state: OpenAIESState, outcomes: Sequence[Outcome]) -> OpenAIESState:
-        """With the members' returns, and those members that are among the best so far."""
-        rows, best, returns = state.rows.copy(), state.best.copy(), state.best_returns.copy()
-        order, count = state.best_order.copy(), int(state.count)
+    def _recorded(self, state: OpenAIESState, outcomes: Sequence[Outcome]) -> OpenAIESState:
+        """The state with the members' returns, and with those members that are among the best so far."""
+        rows = state.rows.copy()
+        count = int(state.count)
+        best = state.best.copy()
+        returns = state.best_returns.copy()
+        order = state.best_order.copy()
         for outcome in outcomes:
-            step, fitness = outcome.candidate.perturbation, outcome.fitness
-            rows[count] = step.seed, step.scale, KINDS.index(outcome.candidate.kind), fitness
-            worst = np.lexsort((-order, returns))[0]  # of equals, the latest
+            perturbation = outcome.candidate.perturbation
+            fitness = outcome.fitness
+            rows[count] = perturbation.seed, perturbation.scale, KINDS.index(outcome.candidate.kind), fitness
+            worst = np.lexsort((-order, returns))[0]  # of equal returns, the latest
             if fitness > returns[worst]:
-                best[worst], returns[worst], order[worst] = trees.flat(outcome.individual.actor), fitness, count
+                best[worst] = trees.flat(outcome.individual.actor)
+                returns[worst] = fitness
+                order[worst] = count
             count += 1
-        best_now = {"best": best, "best_returns": returns, "best_order": order}
-        return replace(state, rows=rows, count=np.asarray(count), **best_now)
+        return replace(state, rows=rows, count=np.asarray(count), best=best, best_returns=returns, best_order=order)
 
     def _end_generation(self, key: Array, state: OpenAIESState) -> OpenAIESState:
-        """The mother moves, the winners cross with her, the directions are new. Algorithm 1, 9-11, 26 and 27."""
+        """Move the mother, cross the winners with her, draw new directions. Algorithm 1, lines 9-11, 26 and 27."""
         k_cross, k_seed = jax.random.split(key)
         returns = state.rows[:, 3].copy()
         from_all, from_own = self._gradients(state, centred_ranks(returns))  # 9
@@ -224,9 +235,10 @@ class OpenAIES:
         return _with_new_directions(k_seed, state)  # 27
 
     def _gradients(self, state: OpenAIESState, shaped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """G = 1 / n sum F~ epsilon / sigma, over all members and over the mother's own pairs."""
-        seeds, scales = state.rows[:, 0].astype(np.int64), state.rows[:, 1]
-        slopes, own = shaped / scales, state.rows[:, 2] == KINDS.index("mother")
+        """G = 1 / n sum F~ epsilon / sigma: over all members, and over the mother's own pairs."""
+        seeds = state.rows[:, 0].astype(np.int64)
+        slopes = shaped / state.rows[:, 1]
+        own = state.rows[:, 2] == KINDS.index("mother")
         from_all = weighted_sum(seeds, slopes, state.mother.size) / np.float32(self.pairs)
         if own.all():
             return from_all, from_all
@@ -239,23 +251,23 @@ class OpenAIES:
         return state.mother + self.rate * gradient, state.optimiser
 
     def _children(self, key: Array, state: OpenAIESState, mother: Array) -> np.ndarray:
-        """Each winner crossed with the mother as she is now; the mother herself where winners are missing."""
+        """Each winner crossed with the mother after her step. The mother stands for a missing winner."""
         if not len(state.children):
             return state.children
         winners = np.where(np.isfinite(state.best_returns)[:, None], state.best, np.asarray(mother))
         return np.asarray(cross_with_mother(self.crossover, key, winners, mother, state.template))
 
     def tunes_now(self, phase: bool, nominal: int, horizon: int) -> bool:
-        """Whether sigma is tuned after this generation: with the learner's phase, or where an interval is over.
+        """Whether sigma is tuned after this generation: after the learner's phase, or when an interval is over.
 
-        A generation takes `horizon` nominal steps, and all until its end took `nominal`.
+        A generation has `horizon` nominal steps. The run had `nominal` of them by the end of this generation.
         """
         if self.tuned == "phase":
             return phase
         return nominal // self.interval > (nominal - horizon) // self.interval
 
     def tune(self, state: OpenAIESState) -> OpenAIESState:
-        """The state with sigma tuned by the returns of the generation that ended last. Algorithm 1, 24."""
+        """The state with sigma tuned by the returns of the generation that ended last. Algorithm 1, line 24."""
         if not self.tuning:
             return state
         returns = state.last_returns
@@ -267,21 +279,17 @@ class OpenAIES:
         return trees.unflat(np.asarray(state.mother), state.template)
 
     def champion(self, state: OpenAIESState) -> Any:
-        """With winners the best member of the last generation, else the mother."""
+        """The actor of the best member of the last generation. Without winners, the mother."""
         return trees.unflat(state.champion, state.template) if self.selected else self.mother(state)
 
     def report(self, state: OpenAIESState, outcomes: Sequence[Outcome] = ()) -> dict[str, Any]:
-        """Sigma, and what is worth watching of the step, for the record."""
-        cosine = float(state.cosine)
-        return {
-            "sigma": float(state.sigma),
-            "clip_bound": bool(state.bound),
-            "cosine": cosine if np.isfinite(cosine) else None,
-        }
+        """Sigma, whether it was clipped, and the cosine between the two gradients, for the record."""
+        cosine = float(state.cosine) if np.isfinite(state.cosine) else None
+        return {"sigma": float(state.sigma), "clip_bound": bool(state.bound), "cosine": cosine}
 
 
 def _with_new_directions(key: Array, state: OpenAIESState) -> OpenAIESState:
-    """The state with directions of a new generation, none of them handed out."""
+    """The state with the directions of a new generation, of which none was handed out."""
     seed = np.asarray(trees.host_random(key).integers(2**52), np.int64)
     return replace(state, seed=seed, handed=np.zeros((), np.int64))
 

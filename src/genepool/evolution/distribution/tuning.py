@@ -1,4 +1,4 @@
-"""How far an evolution strategy mutates: Automatic Mutation Tuning (ESAC 5.2, Appendix A), and a plain line as its baseline."""
+"""Tuning of sigma: Automatic Mutation Tuning (ESAC 5.2, Appendix A), and a linear schedule as its baseline."""
 
 from typing import ClassVar, Literal
 
@@ -18,21 +18,21 @@ def huber(x: float, y: float) -> float:
 class AutomaticMutationTuning:
     """sigma' = sigma + clip(a_es / (n sigma) h(R_max, R_avg), 0, zeta), ESAC Eq. 6.
 
-    It only ever grows; on raw returns the clip binds almost always: a line with slope zeta. The authors'
-    code gives it the shaped returns, whose h is 1/8 whatever happens.
+    Sigma only grows. On raw returns the clip is almost always active, so sigma is a line with slope zeta.
+    Differs: the authors' code uses the shaped returns, whose h is always 1/8.
     """
 
     word: ClassVar[str] = "amt"
 
     clip: float = 1e-4  # zeta; useful from 1e-6 to 1e-2
-    sees: Literal["raw", "ranked"] = "raw"  # the returns as they are (paper), or shaped by rank (code)
+    sees: Literal["raw", "ranked"] = "raw"  # the raw returns (paper), or those shaped by rank (code)
 
     def __post_init__(self):
         if not self.clip > 0:
-            raise UserError("the clip of the mutation tuning must be above 0; without tuning, take --tuning none")
+            raise UserError(f"clip is {self.clip}: it must be above 0; without tuning, take --tuning none")
 
     def step(self, sigma: float, raw: np.ndarray, shaped: np.ndarray, pairs: int, rate: float) -> tuple[float, bool]:
-        """The next sigma, and whether the clip bound."""
+        """The next sigma, and whether the change was clipped."""
         returns = raw[np.isfinite(raw)] if self.sees == "raw" else shaped
         if not len(returns):
             return sigma, False
@@ -42,9 +42,9 @@ class AutomaticMutationTuning:
 
 @part
 class LinearTuning:
-    """sigma' = sigma + step, whatever the returns: a baseline for automatic tuning."""
+    """sigma' = sigma + slope, whatever the returns: a baseline for automatic tuning."""
 
-    slope: float = 1e-4  # per call
+    slope: float = 1e-4  # growth of sigma per tuning
 
     def step(self, sigma: float, raw: np.ndarray, shaped: np.ndarray, pairs: int, rate: float) -> tuple[float, bool]:
         """The next sigma; nothing is clipped."""

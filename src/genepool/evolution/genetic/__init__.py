@@ -1,1 +1,1 @@
-"""Genetic algorithms: populations, and the operators that breed them."""
+"""Genetic algorithms: populations, selection, crossover and mutation."""

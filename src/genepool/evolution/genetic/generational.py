@@ -1,4 +1,4 @@
-"""The genetic algorithm of ERL and PDERL: GenerationalGA breeds a whole population at a time."""
+"""GenerationalGA: the genetic algorithm of ERL and PDERL, which makes a new population from each tried one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
@@ -16,14 +16,17 @@ from genepool.evolution.genetic.mutation import Gaussian, Proximal
 from genepool.evolution.genetic.pairing import Match, pairs_at_random, pairs_by_score, with_copies
 from genepool.evolution.genetic.selection import Mating, survival
 from genepool.evolution.genetic.shared import (
+    DISCARDED,
+    ELITE,
     FATES,
+    SELECTED,
     check_share,
     check_sizes,
     cross,
     elite_count,
     fates_report,
     mutate,
-    name,
+    operator_name,
     with_new_memory,
     with_rows,
 )
@@ -32,47 +35,47 @@ from genepool.types import Candidate, Individual, Outcome, Population
 
 
 class GenerationalGAState(eqx.Module):
-    """The individuals of the current generation, and what is known of the slots they sit in."""
+    """The individuals of the current generation by slot, their ancestry, and their outcomes so far."""
 
-    members: Individual  # [N, ...]: where a slot was tried, the individual as it came back
+    members: Individual  # [N, ...]: in a slot that was tried, the individual as it came back
     elite: np.ndarray  # [N] bool: untouched copies of elites
     clone: np.ndarray  # [N] bool: clones of the learner
-    parents: np.ndarray  # [N, 2]: numbers of candidates, -1 for none
-    crossed: np.ndarray  # [N] bool
+    parents: np.ndarray  # [N, 2]: candidate numbers of the parents, -1 for none
+    crossed: np.ndarray  # [N] bool: made by crossover
     mutated: np.ndarray  # [N] bool
-    # of its outcomes so far
+    # the outcomes of this generation so far
     tried: np.ndarray  # [N] bool
-    tried_fitness: np.ndarray  # [N], NaN where there is none yet
-    number: np.ndarray  # [N]: the candidate that each was tried as, -1 for none
-    from_learner: np.ndarray  # [N] bool: a clone of the learner was tried there
-    # of the generation before it
+    tried_fitness: np.ndarray  # [N]: NaN if the slot was not tried yet
+    number: np.ndarray  # [N]: candidate number of each slot, -1 if it was not tried yet
+    from_learner: np.ndarray  # [N] bool: a clone of the learner was tried in this slot
+    # the generation before
     champion: Callable
-    top: np.ndarray  # the slot that the champion's untouched copy was put in
+    top: np.ndarray  # the slot of the champion's untouched copy
     fitness: np.ndarray  # [N]
-    fate: np.ndarray  # what became of the learner's clone, an index into FATES, -1 if there was none
-    # since the beginning
-    fates: np.ndarray  # [3]: clones of the learner by what became of them
+    fate: np.ndarray  # fate of the learner's clone: an index into FATES, -1 if there was none
+    # the whole run
+    fates: np.ndarray  # [3]: how many clones of the learner had each fate
     generation: np.ndarray
 
 
 @part
 class GenerationalGA:
-    """A generation in, a generation out: elitism, tournaments, crossover, mutation (ERL; PDERL changes the operators).
+    """Elitism, tournaments, crossover and mutation make a generation from the one before (ERL, PDERL).
 
-    With a crossover of two children (`RowCopy`), copies of elites mate with tournament winners at random, as in ERL; with
-    one of one child (`Distillation`), the pairs with the best mating scores do, as in PDERL.
-    Place p is slot p mod N of generation p // N. A generation is bred once all of the one before it were tried.
+    If the crossover makes two children (`RowCopy`), copies of elites are paired with tournament winners at random, as
+    in ERL. If it makes one (`Distillation`), the pairs with the best mating scores have children, as in PDERL.
+    Place p is slot p mod N of generation p // N. A generation is made once the one before was tried completely.
     """
 
     population: int = 10  # k: individuals
-    elite_fraction: float = 0.1  # psi: the share that is kept untouched; at least one is
+    elite_fraction: float = 0.1  # psi: the share of elites, which are kept untouched; at least one is
     tournament: int = 3  # individuals drawn for each tournament
-    mutation_probability: float = 0.9  # of every individual but the untouched elites
-    crossover: RowCopy | ElementCopy | Distillation = field(default_factory=RowCopy)  # two parents' children
-    mutation: Gaussian | Proximal = field(default_factory=Gaussian)  # one parent's child
-    mating: Mating = field(default_factory=Mating)  # which pairs have a child, where the crossover has one child
-    stale_elite_fitness: bool = False  # as the authors' code: an elite's copy is scored as the one it replaced
-    # where the learner's clone goes; the last two are PDERL's and ERL's code, by the fitness before breeding
+    mutation_probability: float = 0.9  # of every individual except the untouched elites
+    crossover: RowCopy | ElementCopy | Distillation = field(default_factory=RowCopy)  # makes children of two parents
+    mutation: Gaussian | Proximal = field(default_factory=Gaussian)  # makes a child of one parent
+    mating: Mating = field(default_factory=Mating)  # which pairs have a child, if the crossover makes one child
+    stale_elite_fitness: bool = False  # as the authors' code: an elite's copy has the fitness of the one it replaced
+    # the slot of the learner's clone, by the last generation's fitness; the last two are PDERL's and ERL's code
     sync_slot: Literal["worst_non_elite", "worst_but_champion", "worst"] = "worst_non_elite"
     takes_lessons: ClassVar[bool] = True
     has_upcoming: ClassVar[bool] = True
@@ -84,27 +87,27 @@ class GenerationalGA:
 
     @property
     def needs_critic(self) -> bool:
-        """Whether the crossover does."""
+        """Whether the crossover needs the critic."""
         return getattr(self.crossover, "needs_critic", False)
 
     @property
     def elites(self) -> int:
-        """How many are kept untouched: e = max(1, floor(psi N))."""
+        """How many elites are kept untouched: e = max(1, floor(psi N))."""
         return elite_count(self.elite_fraction, self.population)
 
     def init(self, key: Array, new_individual: Callable[[int], Individual]) -> GenerationalGAState:
-        """The first generation, untried."""
+        """The first generation, of which none was tried."""
         n = self.population
         members = trees.stack([new_individual(k) for k in range(n)])
-        no = np.zeros(n, bool)
+        none = np.zeros(n, bool)
         zero = np.zeros((), np.int32)
         return GenerationalGAState(
             members,
-            elite=no,
-            clone=no,
+            elite=none,
+            clone=none,
             parents=np.full((n, 2), -1, np.int32),
-            crossed=no,
-            mutated=no,
+            crossed=none,
+            mutated=none,
             **_untried(n),
             champion=trees.take(members.actor, 0),
             top=zero,
@@ -117,15 +120,16 @@ class GenerationalGA:
     def ask(
         self, key: Array, state: GenerationalGAState, places: Sequence[int], critic: Callable | None
     ) -> tuple[list[Candidate], GenerationalGAState]:
-        """The members of these places, with their ancestry, up to the first place of a later generation.
+        """The members of these places, up to the first place of a later generation.
 
-        The key and the critic are not used: the members were bred when the last outcome was told.
+        The key and the critic are not used: `tell` made the members when it got the last outcome of a generation.
         """
-        current, candidates = int(state.generation), []
+        current = int(state.generation)
+        candidates = []
         for place in places:
             generation, slot = divmod(place, self.population)
             if generation > current:
-                break  # it is bred from outcomes that are not there yet
+                break  # that generation needs outcomes that were not told yet
             if generation < current or state.tried[slot]:
                 raise ValueError(f"place {place} was tried already: generation {current} is being tried")
             candidates.append(self._candidate(state, slot))
@@ -137,24 +141,26 @@ class GenerationalGA:
             trees.take(state.members, slot),
             origin="learning" if state.clone[slot] else "evolution",
             parents=tuple(int(parent) for parent in state.parents[slot] if parent >= 0),
-            operators=("elite",) if state.elite[slot] else tuple(name(operator) for operator, was in done if was),
+            operators=("elite",)
+            if state.elite[slot]
+            else tuple(operator_name(operator) for operator, was in done if was),
         )
 
     def upcoming(self, state: GenerationalGAState, n: int) -> list[Callable]:
-        """The actors of the first n members that were not tried yet, as views on the host."""
+        """The actors of the first n members that were not tried yet, as NumPy views."""
         return [trees.take(state.members.actor, slot) for slot in np.flatnonzero(~state.tried)[:n]]
 
     def tell(
         self, key: Array, state: GenerationalGAState, outcomes: Sequence[Outcome], critic: Callable | None
     ) -> GenerationalGAState:
-        """The state with these outcomes; after the last one of a generation, the next generation, bred with this key."""
+        """The state with these outcomes. The last one of a generation makes the next generation, with this key."""
         if not outcomes:
             return state
         state = self._with_outcomes(state, outcomes)
         return self._next_generation(key, state, critic) if state.tried.all() else state
 
     def _with_outcomes(self, state: GenerationalGAState, outcomes: Sequence[Outcome]) -> GenerationalGAState:
-        """Each individual goes back to its slot, with its new memory."""
+        """Put each individual back into its slot, with its new memory."""
         outcomes = sorted(outcomes, key=lambda outcome: outcome.candidate.place)
         places = [outcome.candidate.place for outcome in outcomes]
         slots = [place % self.population for place in places]
@@ -162,13 +168,13 @@ class GenerationalGA:
             raise ValueError(f"generation {state.generation} is being tried, but places {places} were told")
         if len(set(slots)) < len(slots) or state.tried[slots].any():
             raise ValueError(f"an outcome was told twice: slots {np.flatnonzero(state.tried)} were tried, now {slots}")
-        back = with_new_memory(outcomes)
-        whole = len(outcomes) == self.population
+        returned = with_new_memory(outcomes)
+        all_slots = len(outcomes) == self.population
         return replace(
             state,
-            members=back.members if whole else with_rows(state.members, slots, back.members),
+            members=returned.members if all_slots else with_rows(state.members, slots, returned.members),
             tried=with_rows(state.tried, slots, True),
-            tried_fitness=with_rows(state.tried_fitness, slots, back.fitness),
+            tried_fitness=with_rows(state.tried_fitness, slots, returned.fitness),
             number=with_rows(state.number, slots, [o.candidate.number for o in outcomes]),
             from_learner=with_rows(state.from_learner, slots, [o.candidate.origin == "learning" for o in outcomes]),
         )
@@ -182,7 +188,8 @@ class GenerationalGA:
         if self.crossover.children == 2:
             matches = pairs_at_random(rng, slots)
         else:
-            generation, stale = int(state.generation), self.stale_elite_fitness
+            generation = int(state.generation)
+            stale = self.stale_elite_fitness
             matches = pairs_by_score(rng, k_distance, self.mating, tried, slots, generation, stale)
         members, crossed, parents = self._cross(k_cross, tried.members, slots.source, matches, critic)
         elite = np.isin(np.arange(self.population), slots.copies)
@@ -190,7 +197,9 @@ class GenerationalGA:
         members = mutate(self.mutation, jax.random.split(k_mutate, self.population), members, mutated)
 
         clones = np.flatnonzero(state.from_learner)
-        fates = [0 if slot in chosen.elites else 1 if slot in chosen.winners else 2 for slot in clones]
+        fates = [
+            ELITE if slot in chosen.elites else SELECTED if slot in chosen.winners else DISCARDED for slot in clones
+        ]
         return GenerationalGAState(
             members,
             elite=elite,
@@ -210,23 +219,27 @@ class GenerationalGA:
     def _cross(
         self, key: Array, tried: Individual, source: np.ndarray, matches: Sequence[Match], critic: Callable | None
     ) -> tuple[Individual, np.ndarray, np.ndarray]:
-        """The members with the children in their slots, which slots those are, and the slots of all parents."""
+        """The members after crossover, which of them are children, and the slots of all parents."""
         members = [trees.take(tried, slot) for slot in source]
-        crossed, parents = np.zeros(len(source), bool), np.stack([source, np.full(len(source), -1)], axis=1)
+        crossed = np.zeros(len(source), bool)
+        parents = np.stack([source, np.full(len(source), -1)], axis=1)
 
-        def mate(n: int) -> tuple[Individual, ...]:
-            x, y = (trees.take(tried, parent) for parent in (matches[n].x, matches[n].y))
+        def children_of(n: int) -> tuple[Individual, ...]:
+            x = trees.take(tried, matches[n].x)
+            y = trees.take(tried, matches[n].y)
             return cross(self.crossover, jax.random.fold_in(key, n), x, y, critic)
 
-        for match, children in zip(matches, map_on_cores(mate, range(len(matches))), strict=True):
+        for match, children in zip(matches, map_on_cores(children_of, range(len(matches))), strict=True):
             for slot, child in zip(match.slots, children, strict=True):
-                members[slot], crossed[slot], parents[slot] = child, True, (match.x, match.y)
+                members[slot] = child
+                crossed[slot] = True
+                parents[slot] = (match.x, match.y)
         return trees.stack(members), crossed, parents
 
     def inject(self, state: GenerationalGAState, newcomer: Individual) -> GenerationalGAState:
-        """The state with a clone of the learner in one slot: "synchronisation", once every omega generations.
+        """The state with a clone of the learner in one slot ("synchronisation", once every omega generations).
 
-        One that is there stays: the first of a generation may be asked for again.
+        A generation has at most one clone: if it has one, nothing changes.
         """
         if state.clone.any():
             return state
@@ -243,29 +256,30 @@ class GenerationalGA:
         )
 
     def _clone_slot(self, state: GenerationalGAState) -> int:
-        """The slot of the rule; if that was tried already, the worst of those that were not."""
+        """The slot that `sync_slot` says. If it was tried already, the worst slot that was not."""
         slot = int(np.argmin(np.where(state.elite & (self.sync_slot == "worst_non_elite"), np.inf, state.fitness)))
         if self.sync_slot == "worst_but_champion" and slot == state.top:
             slot = (slot + 1) % self.population
         if not state.tried[slot]:
             return slot
         slots = np.arange(self.population)
-        spared = {"worst_non_elite": state.elite, "worst_but_champion": slots == state.top}
-        spare = spared.get(self.sync_slot, np.zeros(self.population, bool))
+        spared_by = {"worst_non_elite": state.elite, "worst_but_champion": slots == state.top}
+        spared = spared_by.get(self.sync_slot, np.zeros(self.population, bool))
         fitness = np.nan_to_num(state.fitness, nan=-np.inf)
-        order = np.lexsort((fitness, spare, state.tried))  # the last key counts first
+        order = np.lexsort((fitness, spared, state.tried))  # the last key counts first
         return int(order[0])
 
     def champion(self, state: GenerationalGAState) -> Callable:
-        """The actor of the fittest of the last generation; before there is one, the first."""
+        """The actor of the fittest of the last generation. In the first generation, the first actor."""
         return state.champion
 
     def report(self, state: GenerationalGAState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """What became of the learner's clone in the last generation, and of all clones so far."""
+        """The fate of the learner's last clone, and how many clones had each fate."""
         return fates_report(state.fate, state.fates)
 
 
 def _untried(population: int) -> dict[str, np.ndarray]:
-    """The fields of a generation of which no outcome was told."""
-    no, numbers = np.zeros(population, bool), np.full(population, -1, np.int32)
-    return {"tried": no, "tried_fitness": np.full(population, np.nan), "number": numbers, "from_learner": no}
+    """The fields of a generation of which nothing was tried."""
+    none = np.zeros(population, bool)
+    numbers = np.full(population, -1, np.int32)
+    return {"tried": none, "tried_fitness": np.full(population, np.nan), "number": numbers, "from_learner": none}

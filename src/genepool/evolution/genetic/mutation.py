@@ -10,19 +10,19 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from genepool import buffer
-from genepool.errors import UserError
+from genepool.errors import check_at_least
 from genepool.parts import part
 from genepool.types import Individual
 
 
 @part
 class Gaussian:
-    """ERL's mutation of weight matrices: rescaling noise on a few weights, now and then a huge one or a reset.
+    """ERL's mutation of weight matrices: noise relative to the weight on a few weights. Rarely it is huge, or a reset.
 
-    Differs: the PDERL paper calls it additive noise on a fraction of the weights; this is what ERL's code does.
+    Differs: the PDERL paper calls it additive noise on a fraction of the weights. We follow ERL's code.
     """
 
-    fraction: float = 0.1  # at most this share of a matrix's weights is hit, fewer on average
+    fraction: float = 0.1  # of a matrix's weights, the largest share that is changed; the mean share is lower
     strength: float = 0.1  # std of the usual change, relative to the weight
     super_strength: float = 10.0  # std of the rare change, relative to the weight
     super_probability: float = 0.05
@@ -38,7 +38,7 @@ class Gaussian:
     def _matrix(self, key: Array, weights: Array) -> Array:
         k_chance, k_count, k_picks, k_hits = jax.random.split(key, 4)
         u, v = jax.random.uniform(k_chance, (2,))
-        chosen = u < 2.0 * v  # with probability 3/4
+        chosen = u < 2.0 * v  # the matrix mutates with probability 3/4
         most = max(1, math.ceil(self.fraction * weights.size))
         count = jax.random.randint(k_count, (), 0, most)
         picks = jax.random.randint(k_picks, (most,), 0, weights.size)  # with replacement: a weight may be hit again
@@ -48,7 +48,8 @@ class Gaussian:
         def hit_once(carry):
             times, w = carry
             k_kind, k_noise = jax.random.split(jax.random.fold_in(k_hits, times))
-            kind, noise = jax.random.uniform(k_kind, w.shape), jax.random.normal(k_noise, w.shape)
+            kind = jax.random.uniform(k_kind, w.shape)
+            noise = jax.random.normal(k_noise, w.shape)
             huge = kind < self.super_probability
             reset = ~huge & (kind < self.super_probability + self.reset_probability)
             new = w + noise * jnp.abs(w) * jnp.where(huge, self.super_strength, self.strength)
@@ -61,8 +62,8 @@ class Gaussian:
 def sensitivity(actor: Callable, states: Array, real: Array, reduce: str = "sum") -> Any:
     """How much each weight moves the actions: s = sqrt(sum_k (sum_i grad mu(s_i)_k)^2), PDERL Eq. 1.
 
-    `real` masks the rows of `states` that count. reduce="sum" is Eq. 1 (SM-G-SUM of Lehman et al. 2018);
-    "mean" divides by the number of states and multiplies by 256, so that a short memory is not mutated harder;
+    `real` masks the rows of `states` that count. reduce="sum" is Eq. 1 (SM-G-SUM of Lehman et al. 2018).
+    "mean" divides by the number of states and multiplies by 256, so that a short memory does not mean larger mutations.
     "abs" sums |grad| over the states (SM-G-ABS), so that opposite signs do not cancel.
     """
     if reduce == "abs":
@@ -75,37 +76,35 @@ def sensitivity(actor: Callable, states: Array, real: Array, reduce: str = "sum"
         zeros = jax.tree.map(jnp.zeros_like, jax.jacrev(lambda mu: mu(states[0]))(actor))
         slopes = jax.lax.scan(add_state, zeros, (states, real.astype(jnp.float32)))[0]
     else:
-        summed_action = lambda mu: real.astype(jnp.float32) @ mu(states)
-        slopes = jax.jacrev(summed_action)(actor)
+        slopes = jax.jacrev(lambda mu: real.astype(jnp.float32) @ mu(states))(actor)
     scale = 256.0 / jnp.maximum(jnp.sum(real), 1) if reduce == "mean" else 1.0
     return jax.tree.map(lambda g: scale * jnp.sqrt(jnp.sum(g**2, axis=0)), slopes)
 
 
 @part
 class Proximal:
-    """PDERL Algorithm 2: theta + x / s with x ~ N(0, sigma^2), so that the child acts in its parent's proximity.
+    """PDERL Algorithm 2: theta + x / s with x ~ N(0, sigma^2), so that the child acts much like its parent.
 
-    Differs: like the authors' code, sigma is a standard deviation, only weight matrices mutate, s is floored
-    at 0.01, and s = 0 counts as 1, for a dead unit would send its weights to infinity.
+    Differs: like the authors' code, sigma is a standard deviation, and only weight matrices mutate. Like theirs, s is
+    at least 0.01, and s = 0 counts as 1; otherwise the weights of a dead unit would become infinite.
     """
 
     sigma: float = 0.1  # sigma, the mutation magnitude (Table 4)
-    batch_size: int = 256  # N_M, states the sensitivity is measured on
-    reduce: Literal["sum", "mean", "abs"] = "sum"  # how the states' gradients are joined; "sum" is Eq. 1
+    batch_size: int = 256  # N_M, states that the sensitivity is measured on
+    reduce: Literal["sum", "mean", "abs"] = "sum"  # how the states' gradients are combined; "sum" is Eq. 1
     floor: float = 0.01  # the least sensitivity
     biases: bool = False  # whether biases and layer norms mutate too
-    delta_clip: float | None = None  # the largest change of a weight, if any
-    sigma_noise: float = 0.0  # std of sigma itself, drawn anew for each child
+    delta_clip: float | None = None  # the largest change of a weight; none: no limit
+    sigma_noise: float = 0.0  # std of noise on sigma, which is drawn for each child
 
     def __post_init__(self):
-        if self.batch_size < 1:
-            raise UserError("proximal mutation needs a batch of 1 or more")
+        check_at_least(1, self, "batch_size")
 
     def __call__(self, key: Array, x: Individual) -> Individual:
         """The child of x."""
         k_states, k_sigma, k_noise = jax.random.split(key, 3)
-        places, real = buffer.sample_distinct(k_states, x.memory, self.batch_size)  # 2
-        s = sensitivity(x.actor, x.memory.data.observation[places], real, self.reduce)  # 3
+        rows, real = buffer.sample_distinct(k_states, x.memory, self.batch_size)  # 2
+        s = sensitivity(x.actor, x.memory.data.observation[rows], real, self.reduce)  # 3
         s = jax.tree.map(lambda leaf: jnp.where(leaf == 0.0, 1.0, jnp.maximum(leaf, self.floor)), s)
         sigma = self.sigma + self.sigma_noise * jax.random.normal(k_sigma)
         weights, unravel = ravel_pytree(x.actor)

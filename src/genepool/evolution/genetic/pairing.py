@@ -1,4 +1,4 @@
-"""Pairing: which parents have children, and in which slots. At random (ERL), or those with the best mating scores (PDERL)."""
+"""Pairing: the parents, and the slots of their children. At random (ERL), or by the best mating scores (PDERL)."""
 
 from typing import NamedTuple
 
@@ -10,16 +10,16 @@ from genepool.types import Population
 
 
 class Slots(NamedTuple):
-    """The slots of the next generation, before children and mutations are put in."""
+    """The slots of the next generation, before crossover and mutation."""
 
     source: np.ndarray  # [N]: the slot in which each slot's individual was tried
-    copies: list[int]  # they hold the untouched copies of elites, the champion's first; the originals may mutate
-    winners: list[int]  # they hold winners of tournaments
-    free: list[int]  # for children
+    copies: list[int]  # slots of the untouched copies of elites, the champion's first; the originals may mutate
+    winners: list[int]  # slots of tournament winners
+    free: list[int]  # slots for children
 
 
 class Match(NamedTuple):
-    """Two parents, by the slots they were tried in, and the slots that their children go to."""
+    """The slots of two parents in the last generation, and the slots of their children in the next."""
 
     x: int
     y: int
@@ -27,7 +27,7 @@ class Match(NamedTuple):
 
 
 def with_copies(chosen: Survival, population: int) -> Slots:
-    """The slots after selection: every elite is copied to a free slot, or to a winner's where none is free."""
+    """The slots after selection. Each elite is copied to a free slot, or if none is free, to a winner's slot."""
     slots = Slots(np.arange(population), [], list(chosen.winners), list(chosen.free))
     for elite in chosen.elites:
         slots.copies.append(slots.free.pop(0) if slots.free else slots.winners.pop())
@@ -36,18 +36,19 @@ def with_copies(chosen: Survival, population: int) -> Slots:
 
 
 def pairs_at_random(rng: np.random.Generator, slots: Slots) -> list[Match]:
-    """ERL: an elite's copy and a tournament winner, drawn at random for every two free slots.
+    """ERL: for every two free slots, a copy of an elite and a tournament winner, both drawn at random.
 
-    One free slot that is left over takes a winner as it is: this is written to `slots.source`.
+    If one free slot remains, it gets an unchanged winner, which is written to `slots.source`.
     """
     source, copies, winners, free = slots
-    # as ERL: where a slot is left over, one of them is written a second time
+    # as in ERL's code: of an odd number of free slots, one is used twice
     free = [*free, int(rng.choice(free))] if len(free) % 2 else free
     matches = []
     for i, j in zip(free[::2], free[1::2], strict=True):
-        x, y = int(source[rng.choice(copies)]), int(source[rng.choice(winners or copies)])
+        x = int(source[rng.choice(copies)])
+        y = int(source[rng.choice(winners or copies)])
         if i == j:
-            source[i] = y  # a slot paired with itself takes the winner as it is
+            source[i] = y  # a slot paired with itself gets the unchanged winner
         else:
             matches.append(Match(x, y, (i, j)))
     return matches
@@ -56,10 +57,13 @@ def pairs_at_random(rng: np.random.Generator, slots: Slots) -> list[Match]:
 def pairs_by_score(
     rng: np.random.Generator, key: Array, mating: Mating, tried: Population, slots: Slots, generation: int, stale: bool
 ) -> list[Match]:
-    """PDERL: a child of one of the best pairs for every free slot. `stale`: a copy is scored as what it overwrote."""
+    """PDERL: for every free slot, a child of one of the best pairs.
+
+    If `stale`, the copy of an elite has the fitness of the individual that it overwrote.
+    """
     source, copies, winners, free = slots
     fitness = tried.fitness if stale else tried.fitness[source]
-    parents = winners + copies  # of an elite that is there twice, the original is kept
+    parents = winners + copies  # winners first: of an elite that is in both, the original is kept
     if mating.self_pairs:
         parents += [int(rng.choice(winners))] if len(winners) % 2 else []
     else:

@@ -1,4 +1,4 @@
-"""What both genetic algorithms share: memories, the calls of the operators, the fates of clones, checks of settings."""
+"""What both genetic algorithms share: memories, calls of the operators, fates of clones, checks of settings."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,30 +14,34 @@ from genepool import buffer, trees
 from genepool.errors import UserError
 from genepool.types import Individual, Outcome, Population
 
-FATES = ("elite", "selected", "discarded")  # what becomes of a clone of the learner in the population
+FATES = ("elite", "selected", "discarded")  # what may become of a clone of the learner in the population
+ELITE, SELECTED, DISCARDED = range(len(FATES))  # states hold these indices
 
 
 def with_new_memory(outcomes: Sequence[Outcome]) -> Population:
-    """The individuals of the outcomes, each with its new transitions in its memory."""
+    """The individuals of the outcomes with their fitness. Each memory has the new transitions."""
     members = trees.stack([outcome.individual for outcome in outcomes])
     memory = buffer.record_each(members.memory, [outcome.transitions for outcome in outcomes])
     return Population(Individual(members.actor, memory), np.array([outcome.fitness for outcome in outcomes]))
 
 
 def with_rows(stacked: Any, slots: Sequence[int], rows: Any) -> Any:
-    """The stacked tree with these rows in these slots. Written on the host: nothing is compiled for each number of rows."""
+    """The stacked tree with these rows in these slots.
+
+    The rows are written on the host, so that nothing is compiled for each number of rows.
+    """
 
     def written(old: Any, new: Any) -> Any:
-        leaf = np.array(old)  # a copy, for views of the old rows may be out with candidates
+        leaf = np.array(old)  # a copy, because candidates may hold views of the old rows
         leaf[slots] = new
         return leaf if isinstance(old, np.ndarray) else jnp.asarray(leaf)
 
     return jax.tree.map(written, stacked, rows)
 
 
-def name(part: Any) -> str:
-    """An operator's class as words: "row copy"."""
-    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(part).__name__).lower()
+def operator_name(operator: Any) -> str:
+    """The name of an operator's class as words: "row copy"."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(operator).__name__).lower()
 
 
 @partial(jax.jit, static_argnums=0)
@@ -50,12 +54,12 @@ def cross(
 
 @partial(jax.jit, static_argnums=0)
 def mutate(mutation: Callable, keys: Array, members: Individual, chosen: Array) -> Individual:
-    """The members, those chosen mutated."""
+    """The members, of which the chosen ones are mutated."""
     return trees.where(jnp.asarray(chosen), jax.vmap(mutation)(keys, members), members)
 
 
 def fates_report(fate: np.ndarray, fates: np.ndarray) -> dict[str, Any]:
-    """The last clone's fate by its name, and how many clones so far had which."""
+    """The name of the last clone's fate, and how many clones so far had each fate."""
     last = FATES[int(fate)] if fate >= 0 else None
     return {"clone": last, "clones": dict(zip(FATES, fates.tolist(), strict=True))}
 
@@ -66,7 +70,7 @@ def elite_count(fraction: float, population: int) -> int:
 
 
 def check_sizes(population: int, tournament: int) -> None:
-    """Refuse a population that has no pairs, and a tournament without individuals."""
+    """Refuse a population without pairs, and a tournament without individuals."""
     if population < 2:
         raise UserError(f"population is {population}: a genetic algorithm needs 2 individuals or more")
     if tournament < 1:
@@ -74,6 +78,6 @@ def check_sizes(population: int, tournament: int) -> None:
 
 
 def check_share(field: str, value: float, most: float = 1.0) -> None:
-    """Refuse a value that is no share or probability."""
+    """Refuse a share or probability that is out of range."""
     if not 0.0 <= value <= most:
         raise UserError(f"{field} is {value}: it must lie between 0 and {most:g}")

@@ -1,6 +1,6 @@
-"""The genetic algorithm without generations: SteadyStateGA, for asynchronous PDERL.
+"""SteadyStateGA: a genetic algorithm without generations, for asynchronous PDERL.
 
-PDERL's authors hoped for a distributed version and left it open. The replacement rule is ours.
+PDERL's authors suggest a distributed version but do not define it. The replacement rule is ours.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,17 @@ from genepool import trees
 from genepool.evolution.genetic.crossover import Distillation, ElementCopy, RowCopy
 from genepool.evolution.genetic.mutation import Gaussian, Proximal
 from genepool.evolution.genetic.shared import (
+    DISCARDED,
+    ELITE,
     FATES,
+    SELECTED,
     check_share,
     check_sizes,
     cross,
     elite_count,
     fates_report,
     mutate,
-    name,
+    operator_name,
     with_new_memory,
     with_rows,
 )
@@ -32,30 +35,30 @@ from genepool.types import Candidate, Individual, Outcome
 
 
 class SteadyStateGAState(eqx.Module):
-    """The population, the first individuals, and the learner's clone if one waits to be tried."""
+    """The population, the initial individuals, and the learner's clone if one waits to be tried."""
 
-    first: Individual  # [N, ...]: untried, handed out in order
+    first: Individual  # [N, ...]: the initial individuals, which are handed out in order
     members: Individual  # [N, ...]
-    fitness: np.ndarray  # [N], NaN where the slot is free
-    number: np.ndarray  # [N]: the candidate that each was tried as
+    fitness: np.ndarray  # [N]: NaN if the slot is free
+    number: np.ndarray  # [N]: the candidate number of each member
     clone: Individual
-    waiting: np.ndarray  # whether the clone waits
-    fate: np.ndarray  # what became of the learner's last clone, an index into FATES, -1 if there was none
-    fates: np.ndarray  # [3]: clones of the learner by what became of them
+    waiting: np.ndarray  # whether the clone waits to be tried
+    fate: np.ndarray  # fate of the learner's last clone: an index into FATES, -1 if there was none
+    fates: np.ndarray  # [3]: how many clones of the learner had each fate
 
 
 @part
 class SteadyStateGA:
-    """One child at a time: tournament winners mate, their child is tried, and takes the slot of the worst."""
+    """One child at a time. Tournament winners have a child. It is tried, and then replaces the worst individual."""
 
     population: int = 10  # k: individuals
-    elite_fraction: float = 0.1  # psi: the share whose rank a clone must reach to count as elite
+    elite_fraction: float = 0.1  # psi: a clone counts as elite if it ranks within this share
     tournament: int = 3  # individuals drawn for each tournament
-    crossover_probability: float = 0.5  # of a child; the others have one parent
-    mutation_probability: float = 0.9  # of a child
-    # two parents' children; the first one is tried
+    crossover_probability: float = 0.5  # that a child has two parents
+    mutation_probability: float = 0.9  # that a child is mutated
+    # makes children of two parents; only the first is tried
     crossover: RowCopy | ElementCopy | Distillation = field(default_factory=RowCopy)
-    mutation: Gaussian | Proximal = field(default_factory=Gaussian)  # one parent's child
+    mutation: Gaussian | Proximal = field(default_factory=Gaussian)  # makes a child of one parent
     takes_lessons: ClassVar[bool] = True
     has_upcoming: ClassVar[bool] = False  # a child is bred when it is asked for
 
@@ -66,11 +69,11 @@ class SteadyStateGA:
 
     @property
     def needs_critic(self) -> bool:
-        """Whether the crossover does."""
+        """Whether the crossover needs the critic."""
         return getattr(self.crossover, "needs_critic", False)
 
     def init(self, key: Array, new_individual: Callable[[int], Individual]) -> SteadyStateGAState:
-        """The first individuals, untried."""
+        """The initial individuals, of which none was tried."""
         n = self.population
         first = trees.stack([new_individual(k) for k in range(n)])
         return SteadyStateGAState(
@@ -87,7 +90,7 @@ class SteadyStateGA:
     def ask(
         self, key: Array, state: SteadyStateGAState, places: Sequence[int], critic: Callable | None
     ) -> tuple[list[Candidate], SteadyStateGAState]:
-        """The learner's clone if one waits; a first individual, by its place; or else a child."""
+        """For each place: the learner's clone if one waits, else the initial individual of this place, else a child."""
         candidates = []
         for k, place in enumerate(places):
             if state.waiting:
@@ -102,35 +105,39 @@ class SteadyStateGA:
     def _child(self, key: Array, state: SteadyStateGAState, critic: Callable | None) -> Candidate:
         k_choice, k_cross, k_mutate = jax.random.split(key, 3)
         rng = trees.host_random(k_choice)
-        among, fitness = np.flatnonzero(~np.isnan(state.fitness)), state.fitness
-        if not len(among):  # more workers than individuals: none came back yet, and any of the first may be a parent
-            among, fitness = np.arange(self.population), np.zeros(self.population)
+        eligible = np.flatnonzero(~np.isnan(state.fitness))
+        fitness = state.fitness
+        if not len(eligible):  # none was tried yet, which happens with more workers than individuals
+            eligible = np.arange(self.population)
+            fitness = np.zeros(self.population)
 
         def winner(drawn: np.ndarray) -> int:
             return int(drawn[np.argmax(fitness[drawn])])
 
-        x = winner(rng.choice(among, self.tournament))
-        parents, operators, child = [x], [], trees.take(state.members, x)
-        others = among[among != x]
+        x = winner(rng.choice(eligible, self.tournament))
+        parents = [x]
+        operators = []
+        child = trees.take(state.members, x)
+        others = eligible[eligible != x]
         if len(others) and rng.random() < self.crossover_probability:
             parents.append(winner(rng.choice(others, self.tournament)))
             child = cross(self.crossover, k_cross, child, trees.take(state.members, parents[1]), critic)[0]
-            operators.append(name(self.crossover))
+            operators.append(operator_name(self.crossover))
         if rng.random() < self.mutation_probability:
             child = trees.take(mutate(self.mutation, k_mutate[None], trees.stack([child]), np.ones(1, bool)), 0)
-            operators.append(name(self.mutation))
+            operators.append(operator_name(self.mutation))
         numbers = tuple(int(state.number[p]) for p in parents if state.number[p] >= 0)
         return Candidate(jax.tree.map(np.asarray, child), parents=numbers, operators=tuple(operators))
 
     def tell(
         self, key: Array, state: SteadyStateGAState, outcomes: Sequence[Outcome], critic: Callable | None
     ) -> SteadyStateGAState:
-        """Each individual that was tried takes a free slot, or else the slot of the worst."""
+        """Put each individual that was tried into a free slot, or if none is free, into the slot of the worst."""
         for outcome in outcomes:
             if not np.isfinite(outcome.fitness):
                 continue
             free = np.flatnonzero(np.isnan(state.fitness))
-            # the worst is replaced even by a worse child: fitness is noisy, and a lucky score would never leave
+            # the worst is replaced even by a worse child: fitness is noisy, and a lucky score would stay for ever
             slot = int(free[0]) if len(free) else int(np.argmin(state.fitness))
             state = self._placed(state, slot, outcome)
         return state
@@ -145,20 +152,21 @@ class SteadyStateGA:
         )
         if outcome.candidate.origin != "learning":
             return state
-        better, alive = int(np.sum(fitness > outcome.fitness)), int(np.sum(~np.isnan(fitness)))
+        better = int(np.sum(fitness > outcome.fitness))
+        size = int(np.sum(~np.isnan(fitness)))
         elites = elite_count(self.elite_fraction, self.population)
-        fate = 0 if better < elites else 2 if better == alive - 1 else 1
-        counted = state.fates + (np.arange(len(FATES)) == fate).astype(np.int32)
-        return replace(state, fate=np.asarray(fate, np.int32), fates=counted)
+        fate = ELITE if better < elites else DISCARDED if better == size - 1 else SELECTED
+        fates = state.fates + (np.arange(len(FATES)) == fate).astype(np.int32)
+        return replace(state, fate=np.asarray(fate, np.int32), fates=fates)
 
     def inject(self, state: SteadyStateGAState, newcomer: Individual) -> SteadyStateGAState:
-        """The state with a clone of the learner waiting to be tried next."""
+        """The state in which a clone of the learner waits to be tried next."""
         return replace(state, clone=jax.tree.map(np.asarray, newcomer), waiting=np.ones((), bool))
 
     def champion(self, state: SteadyStateGAState) -> Callable:
-        """The actor of the fittest; while none was tried, the first."""
+        """The actor of the fittest. While none was tried, the first individual's."""
         return trees.take(state.members.actor, int(np.argmax(np.nan_to_num(state.fitness, nan=-np.inf))))
 
     def report(self, state: SteadyStateGAState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """What became of the learner's last clone, and of all clones so far."""
+        """The fate of the learner's last clone, and how many clones had each fate."""
         return fates_report(state.fate, state.fates)

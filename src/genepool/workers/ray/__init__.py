@@ -1,1 +1,1 @@
-"""Candidates tried by the workers of a Ray cluster."""
+"""Workers on a Ray cluster."""

@@ -1,7 +1,7 @@
 """Ray workers: candidates are tried in other processes, on this machine or on a cluster.
 
-Where many are awaited together a worker is handed several at a time, which it plays side by side. What is sent for each
-is said in `wire`; back come returns, transitions and, after a lesson, the actor.
+A worker gets several candidates at a time where a whole generation is awaited, and plays them as one batch. `wire` says
+what is sent for each. Returns, transitions and, after a lesson, the actor come back.
 """
 
 import queue
@@ -21,61 +21,64 @@ from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.types import Candidate, LearningResult, Outcome, Transitions
 from genepool.workers.ray.cluster import join, start
-from genepool.workers.ray.jobs import Call, Errand, Hand, Timing
-from genepool.workers.ray.player import Played, Player
+from genepool.workers.ray.jobs import Job, JobQueue, Reply, Request, Timing, WorkerHandle
 from genepool.workers.ray.wire import Sender, dumps, loads
+from genepool.workers.ray.worker import RayWorker
 from genepool.xla import process_settings
 
 LOSSES = 5  # how often in a row a candidate may be lost with its worker
 START = 120.0  # seconds for the first worker to start
-PATIENCE = 300.0  # seconds that any candidate may take, whatever the others took
-ROUNDS = 4  # how often each worker is sent out at least while a generation is awaited, so that all end together
+PATIENCE = 300.0  # the least seconds that each candidate may take, if no deadline is given
+REQUESTS = 4  # per worker and generation, at least: small shares let all workers end together
 
 
 class RayWorkers:
-    """Plays candidates on `count` Ray workers; a lost candidate is issued again, and its second outcome is ignored.
+    """Plays candidates on `count` Ray workers. A lost candidate is issued again, and its second outcome is ignored.
 
-    Without an address it starts a cluster of its own that only this machine and this user reach; with one ("auto": the
-    one that runs here) it joins. Candidates that take longer than `deadline` seconds each are taken from their worker; by
-    default twenty times what the longest took, and 300 seconds at least.
+    Without an address it starts a cluster of its own, which only this user can reach, from this machine. With one it
+    joins that cluster; "auto" is the one that runs here. A worker that takes longer than `deadline` seconds for each of
+    its candidates is restarted. The default is twenty times the longest time so far, and at least 300 seconds.
     """
 
     def __init__(self, task: Task, count: int, address: str | None = None, deadline: float | None = None):
         if count < 1:
-            raise UserError(f"there must be one worker at least, not {count}")
-        self.task, self.count, self.address, self.deadline = task, count, address, deadline
+            raise UserError(f"Ray needs 1 worker or more, not {count}")
+        self.task = task
+        self.count = count
+        self.address = address
+        self.deadline = deadline
         self.name = f"ray:{count}"
         self.timings: deque[Timing] = deque(maxlen=10_000)
-        self._hands: list[Hand] = []
-        self._longest = 0.0
+        self._handles: list[WorkerHandle] = []
+        self._longest = 0.0  # seconds per candidate
         self._open()
 
     @property
     def idle(self) -> int:
         """Workers that are ready and have nothing to do."""
-        self._attend(0.0)
-        return max(0, max(1, sum(hand.ready for hand in self._hands)) - len(self._out))
+        self._handle_events(0.0)
+        return max(0, max(1, sum(handle.ready for handle in self._handles)) - len(self._jobs))
 
     @property
     def busy(self) -> int:
-        """Candidates that were submitted and not handed out yet."""
-        return len(self._out) + sum(isinstance(done, Outcome) for done in self._done)
+        """Submitted candidates whose outcome was not returned yet."""
+        return len(self._jobs) + sum(isinstance(done, Outcome) for done in self._done)
 
     def map(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Try them all; their outcomes, in the same order, whoever was done first."""
-        calls: list[Call] = []
+        """Try them all. The outcomes are in the candidates' order."""
+        jobs: list[Job] = []
         try:
-            share = max(1, len(candidates) // (ROUNDS * self.count))
-            calls += [self._issue(candidate, share) for candidate in candidates]
+            share = max(1, len(candidates) // (REQUESTS * self.count))
+            jobs += [self._issue(candidate, share) for candidate in candidates]
             self._dispatch()
-            while any(call.outcome is None for call in calls):
-                self._attend()
-            return [call.outcome for call in calls]
+            while any(job.outcome is None for job in jobs):
+                self._handle_events()
+            return [job.outcome for job in jobs]
         finally:
-            self._out.difference_update(calls)
+            self._jobs.finish(jobs)
 
     def submit(self, candidate: Candidate) -> None:
-        """Have it tried by the next worker that is free."""
+        """Send it to the next worker that is free."""
         self._issue(candidate, submitted=True)
 
     def learn_in_background(self, learn: Callable[[Array, Any], Any], key: Array, state: Any, steps: int) -> None:
@@ -83,114 +86,113 @@ class RayWorkers:
         if self.learning:
             raise RuntimeError("learning is under way already")
         self._open()
-        events, self.learning = self._events, True
+        events = self._events
+        self.learning = True
         state = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, Array | np.ndarray) else leaf, state)
 
         def work() -> None:
             try:
-                events.put(partial(self._learnt, LearningResult(jax.block_until_ready(learn(key, state).learner))))
+                result = LearningResult(jax.block_until_ready(learn(key, state).learner))
+                events.put(partial(self._accept_learning, result))
             except BaseException as error:
-                events.put(partial(self._learnt, error))
+                events.put(partial(self._accept_learning, error))
 
         threading.Thread(target=work, name="learner").start()
 
     def next(self, wait: bool) -> Outcome | LearningResult | None:
-        """What is done and was not handed out yet; if there is nothing, wait for it or say None."""
-        self._attend(0.0)
-        while wait and not self._done and (self._out or self.learning):
-            self._attend()
+        """A result that was not returned yet. If there is none, wait for it or return None."""
+        self._handle_events(0.0)
+        while wait and not self._done and (self._jobs or self.learning):
+            self._handle_events()
         done = self._done.popleft() if self._done else None
-        if isinstance(done, LearningResult):  # not before: the next learning must begin from it
+        if isinstance(done, LearningResult):  # not before: the next learning must begin from this result
             self.learning = False
         return done
 
     def close(self) -> None:
-        """Stop the workers, and the cluster if it was started here. What is still at work is lost."""
-        if self._hands:
-            ray = _ray()
-            for hand in self._hands if ray.is_initialized() else ():
-                with suppress(ray.exceptions.RayError):  # if somebody else shut Ray down, they are gone
-                    ray.kill(hand.player)
-            self._hands, self.learning = [], False
-            self._out.clear()
-            self._waiting.clear()
-            if self._guest:
-                ray.shutdown()
-
-    def _open(self) -> None:
-        """Start the workers, and wait for as many as find a place now."""
-        if self._hands:
+        """Stop the workers, and Ray if it was started here. Jobs without an outcome are lost."""
+        if not self._handles:
             return
         ray = _ray()
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what other threads have to say
-        self._waiting: deque[Call] = deque()
-        self._out: set[Call] = set()  # at work or waiting
+        for handle in self._handles if ray.is_initialized() else ():
+            with suppress(ray.exceptions.RayError):  # if Ray was shut down meanwhile, the workers are gone
+                ray.kill(handle.actor)
+        self._handles = []
+        self.learning = False
+        self._jobs.clear()
+        if self._started_ray:
+            ray.shutdown()
+
+    def _open(self) -> None:
+        """Start the workers, and wait for as many as have a free core now."""
+        if self._handles:
+            return
+        ray = _ray()
+        self._events: queue.SimpleQueue[Callable[[], None]] = (
+            queue.SimpleQueue()
+        )  # from other threads, to be called here
+        self._jobs = JobQueue()
         self._done: deque[Outcome | LearningResult] = deque()
         self._sender = Sender(ray.put, ray.get)
         self.learning = False
-        self._guest = not ray.is_initialized()
-        if self._guest:
+        self._started_ray = not ray.is_initialized()
+        if self._started_ray:
             start(ray, self.count) if self.address is None else join(ray, self.address)
-        places = max(1, min(self.count, int(ray.available_resources().get("CPU", 0))))
-        kind = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=0)(Player)
-        player = partial(kind.remote, process_settings(), dumps(self.task), ray.get)
-        self._hands = [Hand(player()) for _ in range(self.count)]
+        free_cores = max(1, min(self.count, int(ray.available_resources().get("CPU", 0))))
+        remote_class = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=0)(RayWorker)
+        new_worker = partial(remote_class.remote, process_settings(), dumps(self.task), ray.get)
+        self._handles = [WorkerHandle(new_worker()) for _ in range(self.count)]
         try:
-            self._await(places)
+            self._wait_for_workers(free_cores)
         except BaseException:
             self.close()
             raise
 
-    def _await(self, places: int) -> None:
-        for hand in self._hands:
-            self._greet(hand)
+    def _wait_for_workers(self, count: int) -> None:
+        for handle in self._handles:
+            self._greet(handle)
         late = time.monotonic() + START
-        while sum(hand.ready for hand in self._hands) < places and time.monotonic() < late:
-            self._attend(late - time.monotonic())
-        if not any(hand.ready for hand in self._hands):
-            raise UserError(f"no worker could start within {START:.0f} s: is there a free CPU in the cluster?")
+        while sum(handle.ready for handle in self._handles) < count and time.monotonic() < late:
+            self._handle_events(late - time.monotonic())
+        if not any(handle.ready for handle in self._handles):
+            raise UserError(f"no worker started within {START:.0f} s: is there a free CPU in the cluster?")
 
-    def _issue(self, candidate: Candidate, share: int = 1, submitted: bool = False) -> Call:
+    def _issue(self, candidate: Candidate, share: int = 1, submitted: bool = False) -> Job:
         self._open()
-        call = Call(candidate, *self._sender.pack(candidate), share, submitted)
-        self._out.add(call)
-        self._waiting.append(call)
-        if len(self._waiting) >= share:
+        job = Job(candidate, *self._sender.pack(candidate), share, submitted)
+        self._jobs.add(job)
+        if self._jobs.waiting >= share:
             self._dispatch()
-        return call
+        return job
 
     def _dispatch(self) -> None:
-        """Give what waits to whoever is free."""
-        for hand in self._hands:
-            if hand.errand is None and (calls := self._together()):
-                parcel = [(call.message, call.references) for call in calls]
-                self._send(hand, calls, hand.player.play.remote(parcel), self._played)
+        """Send the jobs that wait to the workers that are free."""
+        for handle in self._handles:
+            if handle.request is None and (jobs := self._jobs.next_jobs()):
+                packed = [(job.message, job.references) for job in jobs]
+                self._send(handle, jobs, handle.actor.play.remote(packed), self._on_replies)
 
-    def _together(self) -> list[Call]:
-        """What waits, as many as the first may be sent with."""
-        calls: list[Call] = []
-        while self._waiting and (not calls or len(calls) < min(calls[0].share, self._waiting[0].share)):
-            call = self._waiting.popleft()
-            if call in self._out:  # else its outcome came after all
-                calls.append(call)
-        return calls
+    def _greet(self, handle: WorkerHandle) -> None:
+        """Ask a worker to answer once it has started."""
+        self._send(handle, [], handle.actor.greet.options(max_task_retries=-1).remote(), self._on_greeting)
 
-    def _greet(self, hand: Hand) -> None:
-        """Have a worker say that it is there, when it is."""
-        self._send(hand, [], hand.player.greet.options(max_task_retries=-1).remote(), self._greeted)
+    def _send(self, handle: WorkerHandle, jobs: list[Job], reference: Any, then: Callable[..., None]) -> None:
+        """Note what the worker was sent; once Ray has the answer, `then` is called with it."""
+        handle.request = Request(jobs, time.monotonic())
+        events = self._events
+        answer = partial(then, handle, handle.request)
+        reference.future().add_done_callback(lambda future: events.put(partial(answer, future, time.monotonic())))
 
-    def _send(self, hand: Hand, calls: list[Call], reference: Any, then: Callable[..., None]) -> None:
-        hand.errand, events = Errand(calls, time.monotonic()), self._events
-        reply = partial(then, hand, hand.errand)
-        reference.future().add_done_callback(lambda future: events.put(partial(reply, future, time.monotonic())))
-
-    def _attend(self, seconds: float | None = None) -> None:
-        """Wait for something to happen, until the next deadline or for some seconds at most, and deal with it."""
-        if not self._hands:
+    def _handle_events(self, seconds: float | None = None) -> None:
+        """Wait for an event, until the next deadline or for at most `seconds`. Handle all that have come."""
+        if not self._handles:
             return
         limit = self.deadline or max(PATIENCE, 20 * self._longest)
-        due = lambda errand: errand.begun + limit * len(errand.calls) - time.monotonic()
-        waits = [due(hand.errand) for hand in self._hands if hand.errand and hand.errand.calls]
+
+        def seconds_left(request: Request) -> float:
+            return request.begun + limit * len(request.jobs) - time.monotonic()
+
+        waits = [seconds_left(handle.request) for handle in self._handles if handle.request and handle.request.jobs]
         waits += [seconds] if seconds is not None else []
         try:
             self._events.get(timeout=max(0.0, min(waits)) if waits else None)()
@@ -198,77 +200,77 @@ class RayWorkers:
                 self._events.get_nowait()()
         except queue.Empty:
             pass
-        for hand in self._hands:
-            if hand.errand and hand.errand.calls and due(hand.errand) < 0.0:
-                _ray().kill(hand.player, no_restart=False)
-                self._lost(hand, f"was not done within {limit:.0f} s")
+        for handle in self._handles:
+            if handle.request and handle.request.jobs and seconds_left(handle.request) < 0.0:
+                _ray().kill(handle.actor, no_restart=False)
+                self._repeat_jobs(handle, f"was not done within {limit:.0f} s")
 
-    def _greeted(self, hand: Hand, errand: Errand, future: Any, now: float) -> None:
-        if errand is not hand.errand:
+    def _on_greeting(self, handle: WorkerHandle, request: Request, future: Any, now: float) -> None:
+        if request is not handle.request:
             return
         if future.exception() is None:
-            hand.errand = None
+            handle.request = None
             self._dispatch()
-        else:  # it can never start, and stays away for good
-            hand.dead = True
-            if all(hand.dead for hand in self._hands):
-                raise UserError(f"no worker can start: {str(future.exception()).strip().splitlines()[-1]}")
-
-    def _played(self, hand: Hand, errand: Errand, future: Any, now: float) -> None:
-        ours, error = errand is hand.errand, future.exception()
-        if error is not None and _is_loss(error):
-            if ours:  # else it was given up before, and issued again
-                self._lost(hand, "was lost with its worker")
             return
-        if ours:
-            hand.errand = None
+        handle.dead = True  # it cannot start, and its request stays unanswered
+        if all(handle.dead for handle in self._handles):
+            raise UserError(f"no worker can start: {str(future.exception()).strip().splitlines()[-1]}")
+
+    def _on_replies(self, handle: WorkerHandle, request: Request, future: Any, now: float) -> None:
+        error = future.exception()
+        latest = request is handle.request  # else its jobs were issued again, after a deadline
+        if error is not None and _is_loss(error):
+            if latest:
+                self._repeat_jobs(handle, "was lost with its worker")
+            return
+        if latest:
+            handle.request = None
             self._dispatch()
-        wanted = self._out.intersection(errand.calls)
-        self._out -= wanted
-        if not wanted:  # these are second outcomes
+        finished = self._jobs.finish(request.jobs)
+        if not finished:  # these are second outcomes
             return
         if error is not None:
             raise error
-        results, seconds = future.result(), now - errand.begun
-        if isinstance(results, str):
-            raise UserError(results)
-        self._longest = max(self._longest, seconds / len(errand.calls))
-        for call, played in zip(errand.calls, results, strict=True):
-            if call in wanted:
-                self._accept(call, played, seconds)
+        replies = future.result()
+        if isinstance(replies, str):
+            raise UserError(replies)
+        seconds = now - request.begun
+        self._longest = max(self._longest, seconds / len(request.jobs))
+        for job, reply in zip(request.jobs, replies, strict=True):
+            if job in finished:
+                self._accept(job, reply, seconds)
 
-    def _accept(self, call: Call, played: Played, seconds: float) -> None:
-        candidate, individual = call.candidate, call.candidate.individual
-        if played.actor is not None:
-            individual = individual._replace(actor=loads(played.actor))
+    def _accept(self, job: Job, reply: Reply, seconds: float) -> None:
+        candidate = job.candidate
+        individual = candidate.individual
+        if reply.actor is not None:
+            individual = individual._replace(actor=loads(reply.actor))
         elif candidate.perturbation is not None:
             individual = individual._replace(actor=candidate.perturbation(individual.actor))
-        rows = Transitions(*(np.array(column) for column in played.transitions))  # writable, and free of Ray's store
-        call.outcome = Outcome(candidate, individual, played.returns, rows, *played.reference, played.lengths)
-        self.timings.append(Timing(candidate.number, seconds, *played.seconds))
-        if call.submitted:
-            self._done.append(call.outcome)
+        rows = Transitions(*(np.array(column) for column in reply.transitions))  # writable copies, not in Ray's store
+        job.outcome = Outcome(candidate, individual, reply.returns, rows, *reply.reference, reply.lengths)
+        self.timings.append(Timing(candidate.number, seconds, *reply.seconds))
+        if job.submitted:
+            self._done.append(job.outcome)
 
-    def _lost(self, hand: Hand, how: str) -> None:
-        """Issue the worker's candidates again, each by itself. Whoever is free has to say that it is still there: a node may have left."""
-        calls, hand.errand = hand.errand.calls, None
-        for other in self._hands:
-            if other.errand is None:
+    def _repeat_jobs(self, handle: WorkerHandle, reason: str) -> None:
+        """Issue the jobs of a lost worker again, and greet the workers that seem free: their node may be lost too."""
+        jobs = handle.request.jobs
+        handle.request = None
+        for other in self._handles:
+            if other.request is None:
                 self._greet(other)
-        for call in reversed([call for call in calls if call in self._out]):
-            call.share, call.losses = 1, call.losses + 1  # one of them may be the reason
-            if call.losses == LOSSES:
-                self._out.discard(call)
-                raise UserError(
-                    f"candidate {call.candidate.number} {how}, {LOSSES} times in a row: out of memory, or stuck?"
-                )
-            self._waiting.appendleft(call)
+        for job in self._jobs.repeat(jobs):
+            if job.losses == LOSSES:
+                self._jobs.finish([job])
+                candidate = f"candidate {job.candidate.number}"
+                raise UserError(f"{candidate} {reason}, {LOSSES} times in a row: out of memory, or stuck?")
 
-    def _learnt(self, learnt: LearningResult | BaseException) -> None:
-        if isinstance(learnt, BaseException):
+    def _accept_learning(self, result: LearningResult | BaseException) -> None:
+        if isinstance(result, BaseException):
             self.learning = False
-            raise learnt
-        self._done.append(learnt)
+            raise result
+        self._done.append(result)
 
 
 def _ray() -> Any:
@@ -280,6 +282,6 @@ def _ray() -> Any:
 
 
 def _is_loss(error: BaseException) -> bool:
-    """Whether the call was lost on the way, rather than failed by its own fault."""
+    """Whether a request was lost with its worker, rather than failed by an error in it."""
     kinds = _ray().exceptions
     return not isinstance(error, kinds.RayTaskError) or isinstance(error.cause, kinds.RayError)
