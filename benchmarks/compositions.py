@@ -30,18 +30,18 @@ SMALL = {  # of a coupling
 GENERATIONS = 12  # at most, until the learner has learnt
 HEAD = """# Compositions
 
-Any evolver trains in any coupling with any learner: `genepool train PRESET TASK --evolver NAME --learner NAME`. The preset brings
-the coupling, which is how gradients enter evolution.
+Three couplings take any evolver and any learner: `genepool train PRESET TASK --evolver NAME --learner NAME`. There is one
+exception: evolvers that estimate a gradient take no lessons. The preset brings the coupling, which is how gradients enter evolution.
 
 | coupling | what it does | presets |
 |---|---|---|
 | injection | a clone of the learner joins the population every so often | `erl`, `perl`, `derl`, `pderl` |
 | lessons | individuals take gradient steps against the learner's critic before they are tried | `cem-rl`, `aes-rl`, `one-plus-one-es`, `rank-es` |
-| phases | the learner has phases of its own, and its clone is one of the members | `esac` |
+| phases | the learner plays and learns at drawn times, and its clone is one of the members | `esac` |
 
 The table is made by `python -m benchmarks.compositions`, which trains each composition on Pendulum-v1 until its learner has taken
-gradient steps. `sep-cma-es` and `open-es` stand for evosax's strategies: those that sample around a mean, and those that estimate
-a gradient.
+gradient steps. *Trains* means that it runs and learns with finite numbers. It says nothing about how well. `sep-cma-es` and `open-es`
+stand for evosax's strategies: those that sample around a mean, and those that estimate a gradient.
 """
 
 

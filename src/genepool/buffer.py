@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from genepool.trees import map_leaves, map_pairs
 from genepool.types import Transitions
 
 
@@ -37,7 +38,7 @@ def add(buffer: Buffer, rows: Transitions, count: Array) -> Buffer:
     j = jnp.arange(rows.reward.shape[0])
     written = (j < count) & (j >= count - buffer.capacity)  # of more rows than fit, only the latest are kept
     index = jnp.where(written, (buffer.cursor + j) % buffer.capacity, buffer.capacity)  # the capacity: not written
-    data = jax.tree.map(lambda ring, row: ring.at[index].set(row, mode="drop"), buffer.data, rows)
+    data = map_pairs(lambda ring, row: ring.at[index].set(row, mode="drop"), buffer.data, rows)
     return Buffer(data, jnp.minimum(buffer.size + count, buffer.capacity), (buffer.cursor + count) % buffer.capacity)
 
 
@@ -98,17 +99,21 @@ def latest(buffer: Buffer, n: int) -> tuple[Array, Array]:
     return (buffer.cursor - 1 - age) % buffer.capacity, age < buffer.size
 
 
+def _rows_at(data: Transitions, indices: Array) -> Transitions:
+    return map_leaves(lambda leaf: leaf[indices], data)
+
+
 @jax.jit
 def inherit(key: Array, x: Buffer, y: Buffer) -> Buffer:
-    """A child's memory (PDERL Algorithm 1, 1-3): the latest rows of both parents, shuffled, up to half of it from each."""
+    """A child's memory (PDERL Algorithm 1, 1-3): the latest rows of both parents, shuffled, up to half from each."""
     half = x.capacity // 2
     halves = [(memory.data, *latest(memory, half)) for memory in (x, y)]  # 1-2
-    rows = [jax.tree.map(lambda leaf, i=indices: leaf[i], data) for data, indices, _ in halves]
+    a, b = [_rows_at(data, indices) for data, indices, _ in halves]
     real = jnp.concatenate([real for _, _, real in halves])
     shuffled = jnp.where(real, jax.random.uniform(key, real.shape), 2.0)  # rows that are not real come last
     order = jnp.argsort(shuffled)  # 3
-    joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b])[order], *rows)
+    joined = map_pairs(lambda a, b: jnp.concatenate([a, b])[order], a, b)
     spare = x.capacity - 2 * half
-    data = jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, spare)] + [(0, 0)] * (leaf.ndim - 1)), joined)
+    data = map_leaves(lambda leaf: jnp.pad(leaf, [(0, spare)] + [(0, 0)] * (leaf.ndim - 1)), joined)
     size = jnp.sum(real, dtype=jnp.int32)
     return Buffer(data, size, size % x.capacity)

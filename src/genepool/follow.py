@@ -68,7 +68,7 @@ def _signals(run: Run, console: Console) -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
         run.stop()
-        if not console.is_terminal:
+        if not console.is_terminal:  # on a terminal the display shows that the run is stopping
             console.print("stopping after this generation; Ctrl-C again stops at once")
 
     is_main = threading.current_thread() is threading.main_thread()  # only this thread may handle signals

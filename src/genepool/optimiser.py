@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+from genepool.trees import map_pairs
+
+W = TypeVar("W")  # weights: a pytree
 
 
 class AdamState(NamedTuple):
@@ -30,14 +34,14 @@ class Adam:
     rate: float  # learning rate
     clip: float | None = None  # largest global norm of a gradient; a longer one is scaled down
 
-    def step(self, weights: Any, gradient: Any, state: AdamState) -> tuple[Any, AdamState]:
+    def step(self, weights: W, gradient: W, state: AdamState) -> tuple[W, AdamState]:
         """The weights after one step."""
         scale = 1.0 if self.clip is None else self.clip / jnp.maximum(global_norm(gradient), self.clip)
         t = state.t + 1
         m_scale = 1.0 / (1.0 - 0.9**t)
         v_scale = 1.0 / (1.0 - 0.999**t)
-        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * (scale * g), state.m, gradient)
-        v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * (scale * g) ** 2, state.v, gradient)
+        m = map_pairs(lambda m, g: 0.9 * m + 0.1 * (scale * g), state.m, gradient)
+        v = map_pairs(lambda v, g: 0.999 * v + 0.001 * (scale * g) ** 2, state.v, gradient)
 
         def move(w: Array, m: Array, v: Array) -> Array:
             return w - self.rate * (m * m_scale) / (jnp.sqrt(v * v_scale) + 1e-8)
@@ -48,8 +52,8 @@ class Adam:
 def global_norm(tree: Any) -> Array:
     """The root of the sum of all squares.
 
-    XLA vectorises sums along columns, and products, but no other sums. So each leaf is summed over at most 32 rows,
-    and the rest is a product with ones.
+    XLA vectorises sums along columns, and matrix products, but no other sums. So each leaf is summed over at most 32
+    rows, and the rest is a product with ones. The barrier keeps XLA from merging the two.
     """
     columns = [jnp.sum(leaf.reshape(gcd(leaf.size, 32), -1) ** 2, axis=0) for leaf in jax.tree.leaves(tree)]
     total = jax.lax.optimization_barrier(jnp.concatenate(columns))

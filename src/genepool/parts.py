@@ -12,7 +12,7 @@ import re
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any, TypeVar, dataclass_transform
 
 from genepool.errors import UserError
@@ -50,7 +50,7 @@ def given(holder: Any) -> frozenset[str]:
     return frozenset(f.name for f in fields(holder) if getattr(holder, f.name) != default_of(f))
 
 
-def default_of(field: Any) -> Any:
+def default_of(field: Field[Any]) -> Any:
     """The default of a dataclass's field; MISSING if it has none."""
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
@@ -88,17 +88,18 @@ def _commented(file: str) -> dict[str, dict[str, str]]:
 
 
 def _fields_of(node: ast.ClassDef, lines: Sequence[str]) -> typing.Iterator[tuple[str, str]]:
-    """The annotated fields of a class, each with its comment."""
-    for line in node.body:
-        if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
+    """The annotated fields of a class, each with its comment: on its own lines or, if they have none, above it."""
+    for statement in node.body:
+        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
             continue
-        own = [match[1] for text in lines[line.lineno - 1 : line.end_lineno] if (match := COMMENT.search(text))]
-        first = line.lineno - 2
+        of_field = lines[statement.lineno - 1 : statement.end_lineno]
+        own = [match[1] for text in of_field if (match := COMMENT.search(text))]
+        first = statement.lineno - 2
         above: list[str] = []
         while not own and first >= 0 and lines[first].lstrip().startswith("# "):
             above.insert(0, lines[first].strip()[2:])
             first -= 1
-        yield line.target.id, " ".join(own or above)
+        yield statement.target.id, " ".join(own or above)
 
 
 def words(kind: type) -> str:
@@ -141,7 +142,7 @@ def described(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         name = address(type(value)) if is_own(type(value)) else type(value).__name__
         return {"part": name} | {f.name: described(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, tuple | list):
+    if isinstance(value, (tuple, list)):
         return [described(item) for item in value]
     return address(value) if callable(value) else value
 
@@ -149,7 +150,10 @@ def described(value: Any) -> Any:
 def rebuilt(description: dict[str, Any], kinds: Sequence[type], own: Sequence[type] = ()) -> Any:
     """The part of this description: one of the given kinds, or one of the user's own classes."""
     name = description.get("part")
-    kind = _own_kind(name, own) if ":" in str(name) else next((k for k in kinds if k.__name__ == name), None)
+    if isinstance(name, str) and ":" in name:
+        kind = _own_kind(name, own)
+    else:
+        kind = next((k for k in kinds if k.__name__ == name), None)
     if kind is None:
         raise UserError(f"the configuration names a part {name!r} that does not fit here: it is of another version")
     known = {f.name for f in fields(kind)}

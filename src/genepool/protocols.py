@@ -24,10 +24,25 @@ class Evolver(Protocol[S]):
     outcomes in any portions and in any order.
     """
 
-    population: int  # candidates in a generation
-    needs_critic: bool  # whether `ask` or `tell` use the critic
-    takes_lessons: bool  # whether it may be told of individuals that had a lesson before they were tried
-    has_upcoming: bool  # whether it has `upcoming(state, n)`, the actors of the next n individuals
+    @property
+    def population(self) -> int:
+        """Candidates in a generation."""
+        ...
+
+    @property
+    def needs_critic(self) -> bool:
+        """Whether `ask` or `tell` use the critic."""
+        ...
+
+    @property
+    def takes_lessons(self) -> bool:
+        """Whether it may be told of individuals that had a lesson before they were tried."""
+        ...
+
+    @property
+    def has_upcoming(self) -> bool:
+        """Whether it has `upcoming(state, n)`, the actors of the next n individuals."""
+        ...
 
     def init(self, key: Array, new_individual: Callable[[int], Individual]) -> S:
         """A new state. `new_individual(k)` makes the k-th new individual."""
@@ -51,6 +66,14 @@ class Evolver(Protocol[S]):
 
     def report(self, state: S, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """What a record says of the evolver. The outcomes are those since the last record."""
+        ...
+
+
+class Foresight(Evolver[S], Protocol[S]):
+    """An evolver that knows who comes next: its `has_upcoming` is true."""
+
+    def upcoming(self, state: S, n: int) -> list[Actor]:
+        """The actors of the next n individuals."""
         ...
 
 
@@ -88,8 +111,6 @@ class Strategy(Protocol[S]):
 class Learner(Protocol[L]):
     """An off-policy actor-critic learner. Its state has `updates`, the gradient steps so far."""
 
-    warmup: int  # no learning until the replay holds more rows than this
-
     def init(self, key: Array, actor: Any) -> L:
         """A learner that starts from this actor."""
         ...
@@ -102,8 +123,8 @@ class Learner(Protocol[L]):
         """Q(s, a)."""
         ...
 
-    def explore(self, key: Array, state: L, last: Array, steps: int, frames_so_far: int) -> tuple[Any, np.ndarray]:
-        """The actor of an exploring episode, and noise on its actions that continues from the row `last`."""
+    def explore(self, key: Array, state: L, last: Any, steps: int, frames_so_far: int) -> tuple[Any, np.ndarray]:
+        """The actor of an exploring episode, and noise on its actions that continues from NumPy's row `last`."""
         ...
 
     def update(self, key: Array, state: L, replay: Buffer, steps: int) -> L:
@@ -112,6 +133,11 @@ class Learner(Protocol[L]):
 
     def report(self, state: L) -> dict[str, Any]:
         """What a record says of the learner: losses and gradient steps."""
+        ...
+
+    @property
+    def warmup(self) -> int:
+        """No learning until the replay holds more rows than this."""
         ...
 
 

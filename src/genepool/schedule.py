@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import jax
 from jax import Array
@@ -14,6 +14,16 @@ from genepool.protocols import Algorithm, Workers
 from genepool.types import LearningResult, Outcome
 
 NOTHING_TO_DO = "the algorithm asks for no candidate, although none is at work and no learning is owed: it cannot go on"
+
+
+class State(Protocol):
+    """The state of an algorithm, a dataclass. Of an algorithm that never learns the learner is None."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    learner: Any
+
+
+S = TypeVar("S", bound=State)
 
 
 class Clock:
@@ -48,13 +58,13 @@ class Clock:
 
 
 def generation(
-    algorithm: Algorithm,
+    algorithm: Algorithm[S],
     workers: Workers,
     key: Array,
-    state: Any,
+    state: S,
     clock: Clock | None = None,
     frames: float = math.inf,
-) -> tuple[Any, list[Outcome]]:
+) -> tuple[S, list[Outcome]]:
     """One generation on the algorithm's own schedule: the new state, and the outcomes in the order of telling.
 
     For a training loop of your own:
@@ -72,15 +82,19 @@ def generation(
 
 
 def synchronous(
-    algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock, frames: float = math.inf
-) -> tuple[Any, list[Outcome]]:
-    """One generation: ask for all candidates, try them, tell all outcomes, learn. Repeat while more are to ask."""
+    algorithm: Algorithm[S], workers: Workers, key: Array, state: S, clock: Clock, frames: float = math.inf
+) -> tuple[S, list[Outcome]]:
+    """One generation: ask for all candidates, try them, tell all outcomes, learn. Repeat if it needs more.
+
+    A generation is always played to its end: only the asynchronous schedule heeds `frames`.
+    """
     outcomes: list[Outcome] = []
     wanted = algorithm.generation_size
     learn_calls = 0  # since the last outcomes were told
     while wanted:
         first = not outcomes
-        phase = "acting" if first else "exploring"  # until an outcome is told, a stopped run can save its state
+        # a run interrupted in "acting" saves its state; in "exploring" it cannot, for outcomes have changed the replay
+        phase = "acting" if first else "exploring"
         k_ask, k_tell, k_learn = jax.random.split(key if first else jax.random.fold_in(key, len(outcomes)), 3)
         with clock("breeding"):
             candidates, state = algorithm.ask(k_ask, state, wanted)
@@ -96,7 +110,9 @@ def synchronous(
         while steps := algorithm.steps_owed(state):
             with clock(algorithm.learning_phase(state)):
                 workers.learn_in_background(algorithm.learn, jax.random.fold_in(k_learn, learn_calls), state, steps)
-                state = replace(state, learner=workers.next(wait=True).learner)
+                learnt = workers.next(wait=True)
+                assert isinstance(learnt, LearningResult)  # nothing else is at work
+                state = replace(state, learner=learnt.learner)
                 learn_calls += 1
         if candidates:  # else ask again: now the learner has taken the steps owed
             wanted = algorithm.still_to_ask(state)
@@ -105,8 +121,8 @@ def synchronous(
 
 
 def asynchronous(
-    algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock, frames: float = math.inf
-) -> tuple[Any, list[Outcome]]:
+    algorithm: Algorithm[S], workers: Workers, key: Array, state: S, clock: Clock, frames: float = math.inf
+) -> tuple[S, list[Outcome]]:
     """As many tells as a generation has candidates. Once `frames` more frames are played, tell all that is out instead.
 
     Outcomes are told in the order in which they are done. An idle worker gets a candidate at once. Where the algorithm
@@ -149,7 +165,7 @@ def asynchronous(
                 clock.note(f"tell {done.candidate.number}")
 
 
-def _submit_next(algorithm: Algorithm, workers: Workers, key: Array, state: Any, clock: Clock) -> tuple[int, Any]:
+def _submit_next(algorithm: Algorithm[S], workers: Workers, key: Array, state: S, clock: Clock) -> tuple[int, S]:
     """Ask for one candidate and submit it. How many were submitted (0 if the algorithm has none), and the state."""
     with clock("breeding"):
         candidates, state = algorithm.ask(key, state, 1)

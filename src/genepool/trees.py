@@ -1,31 +1,47 @@
 """Small functions on pytrees that JAX leaves out: stack, take, where, flat vectors, and random numbers on the host."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+T = TypeVar("T")  # a pytree
 
-def stack(trees: Sequence[Any]) -> Any:
+
+def map_leaves(f: Callable[[Array], Any], tree: T) -> T:
+    """The tree with f of every leaf: `jax.tree.map` with its type."""
+    return jax.tree.map(f, tree)
+
+
+def map_pairs(f: Callable[[Array, Array], Array], tree: T, other: T) -> T:
+    """A tree with f of every leaf and the other tree's: `jax.tree.map` with its type."""
+    return jax.tree.map(f, tree, other)
+
+
+def stack(trees: Sequence[T]) -> T:
     """Many trees as one with a leading axis. Done on the host, so that no new number of trees is compiled for."""
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+
+    def stacked(*leaves: Array) -> Array:
+        return jnp.asarray(np.stack(leaves))
+
+    return jax.tree.map(stacked, *trees)
 
 
-def take(tree: Any, index: int) -> Any:
+def take(tree: T, index: int) -> T:
     """Row `index` of every leaf, as a view on the host."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
+    return map_leaves(lambda leaf: np.asarray(leaf)[index], tree)
 
 
-def where(mask: Array, chosen: Any, other: Any) -> Any:
+def where(mask: Array, chosen: T, other: T) -> T:
     """Row by row, `chosen` if the mask is true there, else `other`."""
 
     def pick(a: Array, b: Array) -> Array:
         return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - mask.ndim)), a, b)
 
-    return jax.tree.map(pick, chosen, other)
+    return map_pairs(pick, chosen, other)
 
 
 def flat(tree: Any) -> np.ndarray:
@@ -33,7 +49,7 @@ def flat(tree: Any) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(np.float32, copy=False)
 
 
-def unflat(vector: np.ndarray, like: Any) -> Any:
+def unflat(vector: np.ndarray, like: T) -> T:
     """The vector as a tree with the structure and shapes of `like`. Its leaves are views on the host."""
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -24,12 +24,16 @@ def is_tall(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 and shape[0] > shape[1] > 1
 
 
+def _has_x64() -> bool:
+    return cast(Any, jax.config).jax_enable_x64  # JAX adds its settings to the class when it is imported
+
+
 def process_settings() -> dict[str, Any]:
     """What another process needs to import the user's modules and to compute the same bits as this one."""
     environment = {"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu"}
     if "XLA_FLAGS" in os.environ:
         environment["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
-    config = {"jax_platforms": environment["JAX_PLATFORMS"], "jax_enable_x64": jax.config.jax_enable_x64}
+    config = {"jax_platforms": environment["JAX_PLATFORMS"], "jax_enable_x64": _has_x64()}
     path = [os.path.abspath(entry) for entry in sys.path]
     return {"path": path, "environment": environment, "jax": config}
 

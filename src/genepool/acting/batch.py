@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.tree_util import PyTreeDef
 
+from genepool.protocols import Actor
 from genepool.xla import EIGEN, WIDE, is_tall
+
+Shapes = tuple[tuple[int, ...], ...]  # of an actor's leaves
 
 CAPACITY = 64  # the most episodes in a batch
 BATCH_SIZES = (*range(1, 9), 10, 12, 16, 24, 32, 48, CAPACITY)  # numbers of rows that programs are compiled for
@@ -20,10 +23,10 @@ class ActorBatch:
     """Many actors evaluated as one batch. They may differ in architecture."""
 
     def __init__(
-        self, actors: Sequence[Any], noises: Sequence[np.ndarray | None], observation_size: int, action_size: int
+        self, actors: Sequence[Actor], noises: Sequence[np.ndarray | None], observation_size: int, action_size: int
     ):
         widths = [action_size if noise is None else noise.shape[-1] for noise in noises]
-        episodes_by_shape: dict[Any, list[int]] = {}
+        episodes_by_shape: dict[tuple[PyTreeDef, Shapes, int], list[int]] = {}
         for k, actor in enumerate(actors):
             leaves, structure = jax.tree.flatten(actor)
             shapes = tuple(np.shape(leaf) for leaf in leaves)
@@ -47,22 +50,29 @@ class SameShapeActors:
 
     def __init__(
         self,
-        structure: Any,
+        structure: PyTreeDef,
         episodes: Sequence[int],
-        actors: Sequence[Any],
+        actors: Sequence[Actor],
         noises: Sequence[np.ndarray | None],
         sizes: tuple[int, int],
     ):
+        """`structure` is the actors' tree structure. `sizes` are the widths of an observation and of its noise.
+
+        `episodes` are the indices of these actors and noises among those of the whole batch.
+        """
         self._structure = structure
         self._observation_size, self._noise_size = sizes
         self._leaves = {k: jax.tree.leaves(actors[k]) for k in episodes}
-        self._noises = {k: noises[k] for k in episodes if noises[k] is not None}
+        self._noises = {k: noise for k in episodes if (noise := noises[k]) is not None}
         self._episodes: list[int] = []  # the episode of each row
-        self._live: np.ndarray | None = None
+        self._live: np.ndarray | None = None  # the live episodes of the last step
 
     def act(self, observations: np.ndarray, live: np.ndarray, t: int, actions: np.ndarray) -> None:
-        """Write the actions of step t into the rows of `actions` that belong to these actors."""
-        if live is not self._live:  # it seldom changes
+        """Write the actions of step t into the rows of `actions` that belong to these actors.
+
+        `observations` has a row for each episode, `actions` only for each live one.
+        """
+        if live is not self._live:  # the caller makes a new array when an episode ends, so not often
             self._update_rows(live)
         if not self._any_live:
             return
@@ -80,13 +90,13 @@ class SameShapeActors:
             return
         if not self._episodes or 2 * len(places) <= len(self._episodes):
             self._episodes = list(places)
-            self._observed = index(self._episodes)
+            self._observed = index(self._episodes)  # the rows of `observations`
             leaves = [self._leaves[k] for k in self._episodes]
             size, self._evaluate = batch_function(self._structure, leaves, self._observation_size)
             self._inputs = np.zeros((size, self._observation_size + self._noise_size), np.float32)
         noisy = self._noises.keys() & places.keys()
         self._row_noises = [(row, self._noises[k]) for row, k in enumerate(self._episodes) if k in noisy]
-        self._places = index(list(places.values()))
+        self._places = index(list(places.values()))  # the rows of `actions`
         self._live_rows = index([row for row, k in enumerate(self._episodes) if k in places])
 
 
@@ -98,7 +108,7 @@ def index(rising: list[int]) -> slice | np.ndarray:
 
 
 def batch_function(
-    structure: Any, leaves: Sequence[Sequence[np.ndarray]], observation_size: int
+    structure: PyTreeDef, leaves: Sequence[Sequence[np.ndarray]], observation_size: int
 ) -> tuple[int, Callable[[np.ndarray], np.ndarray]]:
     """The size of a batch for these actors of the same shape, and the function from its inputs to its actions.
 
@@ -151,7 +161,7 @@ def _transposed_back(leaf: Array | list[Array]) -> Array | list[Array]:
 
 
 @lru_cache(maxsize=32)
-def _program(structure: Any, shapes: tuple[tuple[int, ...], ...], observation_size: int) -> Any:
+def _program(structure: PyTreeDef, shapes: Shapes, observation_size: int) -> Callable[..., Array]:
     """The compiled actions of all rows, from their inputs and their actors' leaves as `_program_input` gives them.
 
     The bits of a row depend on that row alone: products are computed row by row, all else number by number. That is so

@@ -2,21 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from genepool.acting.batch import ActorBatch, index
 from genepool.environments.task import Task
 from genepool.errors import EpisodeFailed, UserError
-from genepool.protocols import Engine
+from genepool.protocols import Actor, Engine
 from genepool.types import Transitions
 
 
 class Rollout(NamedTuple):
     """One episode to play, or a stream of episodes: as many, one after the other, as fill `steps` steps."""
 
-    actor: Any
+    actor: Actor
     noise: np.ndarray | None  # on the actions, [steps, width]
     seed: int
     steps: int = 0  # 0: one episode, not a stream
@@ -45,9 +45,9 @@ class Running:
         self._horizon = horizon
         self._length = np.array([rollout.steps or horizon for rollout in rollouts])
         self._limit = np.minimum(self._length, horizon)  # the step by which the episode must end
-        self.streams = np.array([rollout.steps > 0 for rollout in rollouts])
+        self.streams = np.array([rollout.steps > 0 for rollout in rollouts])  # whether each rollout is a stream
         self.longest = int(self._length.max())
-        self.live = np.arange(len(rollouts), dtype=np.int32)
+        self.live = np.arange(len(rollouts), dtype=np.int32)  # the indices of the rollouts that still run
         self.columns: slice | np.ndarray = slice(len(rollouts))  # `live`, as the quickest index
         self.next_limit = int(self._limit.min())
         self.ends: list[list[EpisodeEnd]] = [[] for _ in rollouts]
@@ -55,7 +55,7 @@ class Running:
     def end_episodes(
         self, step: int, observation: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
     ) -> np.ndarray:
-        """Note the episodes that end with this step. The streams among them that play on with a new episode."""
+        """Note the episodes that end with this step. Returns the indices of the streams that begin a new one."""
         over = terminated | truncated | (self._limit[self.live] <= step)
         for k in np.flatnonzero(over):
             end = EpisodeEnd(step, bool(terminated[k]), observation[k].copy())

@@ -31,7 +31,7 @@ from genepool.learning.lessons import check_replay
 from genepool.learning.td3 import TD3
 from genepool.networks import Activation, Initial
 from genepool.parts import part
-from genepool.protocols import Evolver
+from genepool.protocols import Actor, Evolver
 from genepool.types import Candidate, Individual, Outcome
 
 
@@ -141,11 +141,11 @@ class EvolverAlone:
     still_to_ask = nothing_more
     forget_workers = forget_workers
 
-    def champion(self, state: EvolverAloneState) -> Any:
+    def champion(self, state: EvolverAloneState) -> Actor:
         """The mean of a search distribution, the mother of OpenAI-ES, or the fittest of a genetic algorithm."""
         return self._evolver.champion(state.evolver)
 
-    def policies(self, state: EvolverAloneState) -> dict[str, Any]:
+    def policies(self, state: EvolverAloneState) -> dict[str, Actor]:
         """The champion."""
         return {"champion": self.champion(state)}
 
@@ -206,7 +206,7 @@ class LearnerAlone:
         k_seeds, k_noise = jax.random.split(key)
         asked = state.in_flight.upcoming(n, repeat((EXPLORING, -1)))
         rng = trees.host_random(k_seeds)
-        candidates = []
+        candidates: list[Candidate] = []
         for one in asked:
             candidate = state.experience.exploration(k_noise, self.learner, state.learner, self.task.horizon, rng)
             candidates.append(state.in_flight.label(candidate, one))
@@ -224,11 +224,11 @@ class LearnerAlone:
     still_to_ask = nothing_more
     forget_workers = forget_workers
 
-    def champion(self, state: LearnerAloneState) -> Any:
+    def champion(self, state: LearnerAloneState) -> Actor:
         """The learner's actor, without noise."""
         return self.learner.actor(state.learner)
 
-    def policies(self, state: LearnerAloneState) -> dict[str, Any]:
+    def policies(self, state: LearnerAloneState) -> dict[str, Actor]:
         """The learner's actor."""
         return {"learner": self.champion(state)}
 

@@ -48,7 +48,7 @@ def assembled(name: str, task: AnyTask, options: Mapping[str, Any]) -> Any:
     return build(find_spec(name, task, options.pop("engine", None)), options)
 
 
-def exchanged(algorithm: Any, options: Mapping[str, Any]) -> Any:
+def exchanged(algorithm: Algorithm[Any], options: Mapping[str, Any]) -> Algorithm[Any]:
     """An algorithm with other parts and settings."""
     spec = AlgorithmSpec(type(algorithm), algorithm, algorithm.preset, algorithm.task, {}, {})
     return build(spec, dict(options))
@@ -91,7 +91,7 @@ def chosen_parts(spec: AlgorithmSpec, options: Mapping[str, Any]) -> Node:
     return tree(spec.coupling, spec.instance, spec.task, _match_schedule(spec.settings, options), options)
 
 
-def build(spec: AlgorithmSpec, options: Mapping[str, Any]) -> Any:
+def build(spec: AlgorithmSpec, options: Mapping[str, Any]) -> Algorithm[Any]:
     """The algorithm with these options."""
     root = chosen_parts(spec, options)
     options = _with_full_names(spec, options)

@@ -1,6 +1,6 @@
 """The evolvers and learners that a coupling may hold, and the checks that couplings share."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from jax import Array
 
@@ -16,20 +16,43 @@ from genepool.evolution.genetic.steady_state import SteadyStateGA
 from genepool.learning.ddpg import DDPG
 from genepool.learning.sac import SAC
 from genepool.learning.td3 import TD3
-from genepool.networks import Actor
+from genepool.networks import Activation, Actor, Initial
 from genepool.protocols import Evolver, Learner, Teacher
 
 AnyEvolver = GenerationalGA | SteadyStateGA | CEM | AsynchronousES | RankES | OpenAIES | Evosax
 AnyLearner = DDPG | TD3 | SAC
 
 
-def check_network(holder: Any) -> None:
+class HasHidden(Protocol):
+    """A coupling that says how large its networks are."""
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of the actor's hidden layers."""
+        ...
+
+
+class ActorShape(HasHidden, Protocol):
+    """A coupling that says what its actors are like."""
+
+    @property
+    def layer_norm(self) -> bool:
+        """Whether hidden layers are normalised."""
+        ...
+
+    @property
+    def activation(self) -> Activation:
+        """The activation of hidden layers."""
+        ...
+
+
+def check_network(holder: HasHidden) -> None:
     """Refuse an actor without hidden units."""
     if not holder.hidden or min(holder.hidden) < 1:
         raise UserError(f"hidden is {tuple(holder.hidden)}: it needs one layer or more, each of 1 unit or more")
 
 
-def check_learner(coupling: str, learner: Any, protocol: type = Learner) -> None:
+def check_learner(coupling: str, learner: object, protocol: type = Learner) -> None:
     """Refuse an object without the methods of a learner, or of a teacher if the protocol is `Teacher`."""
     if learner is None:
         raise UserError(f"{coupling} needs a learner: for an evolver alone take the preset cem or es with --evolver")
@@ -38,7 +61,7 @@ def check_learner(coupling: str, learner: Any, protocol: type = Learner) -> None
         raise UserError(f"{type(learner).__name__} is no {role}: it has no method {missing[0]!r}")
 
 
-def check_evolver(coupling: str, evolver: Any) -> None:
+def check_evolver(coupling: str, evolver: object) -> None:
     """Refuse a missing evolver."""
     if evolver is None:
         raise UserError(f"{coupling} needs an evolver: for a learner alone take the preset ddpg, td3 or sac")
@@ -53,7 +76,7 @@ def check_takes_lessons(evolver: Evolver[Any]) -> None:
         )
 
 
-def missing_methods(part: Any, protocol: type) -> list[str]:
+def missing_methods(part: object, protocol: type) -> list[str]:
     """The members of a protocol that a part does not offer."""
     names = [name for kind in protocol.__mro__ for name in (*vars(kind), *getattr(kind, "__annotations__", ()))]
     own = dict.fromkeys(name for name in names if not name.startswith("_"))
@@ -70,13 +93,14 @@ def sizes_of(task: Task) -> tuple[int, int]:
     return task.observation_size, task.action_size
 
 
-def new_actor(key: Array, task: Task, holder: Any) -> Actor:
+def new_actor(key: Array, task: Task, holder: ActorShape) -> Actor:
     """A new actor for the task, of the shape that the coupling's fields give."""
-    initial = getattr(holder, "initial", "fan_in")
+    initial: Initial = getattr(holder, "initial", "fan_in")
     return Actor(key, *sizes_of(task), holder.hidden, holder.layer_norm, holder.activation, initial)
 
 
-def tune_if_due(part: Any, evolver: Any, phase: bool, nominal: int, horizon: int) -> Any:
+def tune_if_due(part: object, evolver: Any, phase: bool, nominal: int, horizon: int) -> Any:
     """The evolver's state. OpenAI-ES tunes its sigma with every `phase` of the learner, or at nominal intervals."""
-    due = isinstance(part, OpenAIES) and part.tunes_now(phase, nominal, horizon)
-    return part.tune(evolver) if due else evolver
+    if isinstance(part, OpenAIES) and part.tunes_now(phase, nominal, horizon):
+        return part.tune(evolver)
+    return evolver

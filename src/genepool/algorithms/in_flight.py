@@ -5,7 +5,7 @@ A lost candidate is issued again. A result that arrives twice is accepted once.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -72,7 +72,7 @@ class InFlight(eqx.Module):
 
     def accept(self, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], "InFlight"]:
         """The outcomes of candidates that are out, in order of asking, each once; and the register without them."""
-        accepted = {}
+        accepted: dict[int, Outcome] = {}
         out = self.out.copy()
         for outcome in sorted(outcomes, key=lambda outcome: outcome.candidate.number):
             number = outcome.candidate.number
@@ -91,6 +91,16 @@ class InFlight(eqx.Module):
         return replace(self, out=-np.abs(self.out))
 
 
+class HasInFlight(Protocol):
+    """The state of a coupling, a dataclass with such a register."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    in_flight: InFlight
+
+
+S = TypeVar("S", bound=HasInFlight)
+
+
 def new_in_flight(generation_size: int) -> InFlight:
     """An empty register, with room for two generations."""
     span = max(SPAN, 1 << (2 * generation_size - 1).bit_length())
@@ -103,6 +113,6 @@ def draw_seeds(rng: np.random.Generator, n: int) -> tuple[int, ...]:
     return tuple(int(seed) for seed in rng.integers(2**31 - 1, size=n))
 
 
-def forget_workers(self: Any, state: Any) -> Any:
+def forget_workers(self: object, state: S) -> S:
     """The state in which all candidates that are out are issued again: after a resume no worker has them."""
     return replace(state, in_flight=state.in_flight.forget_workers())

@@ -25,7 +25,7 @@ from genepool.learning.ddpg import DDPG
 from genepool.learning.lessons import check_replay
 from genepool.networks import Activation, Initial
 from genepool.parts import part
-from genepool.protocols import Evolver
+from genepool.protocols import Actor, Evolver
 from genepool.types import Candidate, Individual, Outcome
 
 
@@ -117,7 +117,7 @@ class Injection:
         if not asked:
             return [], state
         rng = trees.host_random(k_seeds)
-        candidates = []
+        candidates: list[Candidate] = []
         for one in asked:
             if one.kind == MEMBER:
                 candidate = experience.with_seeds(members.pop(0), rng, self.trials)
@@ -159,11 +159,11 @@ class Injection:
     still_to_ask = experience.nothing_more
     forget_workers = forget_workers
 
-    def champion(self, state: InjectionState) -> Any:
+    def champion(self, state: InjectionState) -> Actor:
         """The fittest of the last generation."""
         return self._evolver.champion(state.evolver)
 
-    def policies(self, state: InjectionState) -> dict[str, Any]:
+    def policies(self, state: InjectionState) -> dict[str, Actor]:
         """The champion, and the learner's actor without noise."""
         return {"champion": self.champion(state), "learner": self.learner.actor(state.learner)}
 

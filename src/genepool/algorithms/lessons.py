@@ -8,14 +8,14 @@ P-CEM-RL) or of every outcome as it comes (AES-RL).
 from collections.abc import Sequence
 from dataclasses import field, replace
 from itertools import count, repeat
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import equinox as eqx
 import jax
 import numpy as np
 from jax import Array
 
-from genepool import buffer, trees
+from genepool import buffer, networks, trees
 from genepool.algorithms import choices, experience
 from genepool.algorithms.experience import Experience
 from genepool.algorithms.in_flight import Asked, InFlight, draw_seeds, forget_workers, new_in_flight
@@ -25,9 +25,9 @@ from genepool.errors import UserError, check_at_least
 from genepool.evolution.distribution.adapter import VectorEvolver, adapted
 from genepool.evolution.distribution.cem import CEM
 from genepool.learning.td3 import TD3
-from genepool.networks import Activation, deterministic
+from genepool.networks import Activation, SquashedGaussian, deterministic
 from genepool.parts import part
-from genepool.protocols import Evolver, Teacher
+from genepool.protocols import Actor, Evolver, Foresight, Teacher
 from genepool.types import Candidate, Individual, Outcome
 
 UNCOUNTED = 1  # the kinds of candidates: before the first lesson, without a lesson, with one
@@ -100,6 +100,10 @@ class Lessons:
         return adapted(self.evolver)
 
     @property
+    def _learner(self) -> Teacher[Any]:
+        return self.learner
+
+    @property
     def generation_size(self) -> int:
         """Candidates in a generation, or between two records."""
         return self._evolver.population
@@ -127,13 +131,13 @@ class Lessons:
 
         def new_individual(k: int) -> Individual:
             own = jax.random.fold_in(k_actor, 1 + k) if k else k_actor
-            return Individual(self.learner.individual(own, choices.new_actor(own, self.task, self)), empty)
+            return Individual(self._learner.individual(own, choices.new_actor(own, self.task, self)), empty)
 
-        inner = self.learner.init(k_learner, new_individual(0).actor)
+        inner = self._learner.init(k_learner, new_individual(0).actor)
         zero = np.zeros((), np.int64)
         return LessonsState(
             evolver=self._evolver.init(k_evolver, new_individual),
-            learner=LearnerWithTeachers(inner, (self.learner.teacher(inner),) * self._teachers),
+            learner=LearnerWithTeachers(inner, (self._learner.teacher(inner),) * self._teachers),
             experience=experience.new_experience(self.task, self.replay, 1),
             frames=zero,
             members=zero,
@@ -153,17 +157,17 @@ class Lessons:
         if not asked:
             return [], state
         counts = state.counts - sum(map(_count, asked))  # a candidate that was lost is counted again below
-        issued = []
-        candidates = []
+        issued: list[Asked] = []
+        candidates: list[Candidate] = []
         for k, one in enumerate(asked):
             k_lesson, k_seeds = jax.random.split(jax.random.fold_in(k_rest, k))
             rng = trees.host_random(k_seeds)
             member = members.pop(0) if one.place >= 0 else None
             kind = UNCOUNTED
             if warming:
-                champion = self._evolver.champion(state.evolver)
-                candidate = random_play(k_lesson, rng, champion, self.task.horizon, self.trials, member)
+                candidate = random_play(k_lesson, rng, self._champion(state), self.task.horizon, self.trials, member)
             else:
+                assert member is not None  # only random play may have none
                 candidate = replace(member, seeds=draw_seeds(rng, self.trials))
                 kind = self._kind(rng, state, one.number % self.generation_size, counts)
                 if kind == WITH_LESSON:
@@ -241,7 +245,7 @@ class Lessons:
             return state
         policies = [self._evolver.champion(state.evolver)]
         if self._follows_individuals:
-            policies = self._evolver.upcoming(state.evolver, self.lessons.taught)
+            policies = cast(Foresight[Any], self._evolver).upcoming(state.evolver, self.lessons.taught)
         replay = state.experience.replay
         return replace(state, learner=state.learner.learn(self.learner, key, policies, replay, steps, self._teachers))
 
@@ -249,11 +253,15 @@ class Lessons:
     still_to_ask = experience.nothing_more
     forget_workers = forget_workers
 
-    def champion(self, state: LessonsState) -> Any:
+    def champion(self, state: LessonsState) -> Actor:
         """The mean, whose score both papers report; of a genetic algorithm the fittest."""
-        return deterministic(self._evolver.champion(state.evolver))
+        return deterministic(self._champion(state))
 
-    def policies(self, state: LessonsState) -> dict[str, Any]:
+    def _champion(self, state: LessonsState) -> networks.Actor | SquashedGaussian:
+        """The evolver's champion, which is of the kind that `init` gave the evolver."""
+        return cast(networks.Actor | SquashedGaussian, self._evolver.champion(state.evolver))
+
+    def policies(self, state: LessonsState) -> dict[str, Actor]:
         """The champion."""
         return {"champion": self.champion(state)}
 

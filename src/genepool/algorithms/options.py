@@ -8,7 +8,7 @@ dotted path, such as `evolver.mutation.sigma`, or an end that no other path has,
 import inspect
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from genepool.algorithms.settings import Settings
@@ -83,7 +83,9 @@ def part_choices(kind: type, name: str) -> list[type]:
     return kinds if any(kind is not type(None) for kind in kinds) else []
 
 
-def _chosen_part(node: Node, f: Any, kinds: list[type], settings: Settings, options: Mapping[str, Any]) -> Node | None:
+def _chosen_part(
+    node: Node, f: Field[Any], kinds: list[type], settings: Settings, options: Mapping[str, Any]
+) -> Node | None:
     """The part in this field, with its own parts; None if it is left out."""
     path = node.at(f.name)
     present = default_of(f) if node.instance is None else getattr(node.instance, f.name)
@@ -107,7 +109,7 @@ def _chosen_part(node: Node, f: Any, kinds: list[type], settings: Settings, opti
     return inner
 
 
-def _may_stand(setting: Any, kinds: list[type]) -> bool:
+def _may_stand(setting: object, kinds: list[type]) -> bool:
     """Whether a preset's setting fits this field. The user may have chosen an evolver with other crossovers."""
     return setting is None or any(setting == words(kind) for kind in kinds)
 
@@ -216,7 +218,7 @@ def imported_part(address: str) -> type:
 
 def described_options(root: Node) -> dict[str, tuple[Any, Any, str]]:
     """Every option by its path: its type, its value and its meaning."""
-    found = {}
+    found: dict[str, tuple[Any, Any, str]] = {}
     for node in root.walk():
         hints = typing.get_type_hints(node.kind)
         comments = field_comments(node.kind)
@@ -229,7 +231,7 @@ def described_options(root: Node) -> dict[str, tuple[Any, Any, str]]:
 
 def described_parts(root: Node) -> dict[str, tuple[str, str]]:
     """Every part by its path: its name, or none if it is left out, and its meaning."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for node in root.walk():
         comments = field_comments(node.kind)
         for name, inner in node.parts.items():

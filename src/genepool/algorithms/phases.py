@@ -27,7 +27,7 @@ from genepool.learning.lessons import check_replay
 from genepool.learning.sac import SAC
 from genepool.networks import Activation, Initial
 from genepool.parts import part
-from genepool.protocols import Evolver
+from genepool.protocols import Actor, Evolver
 from genepool.types import Candidate, Individual, Outcome
 
 
@@ -43,7 +43,7 @@ class PhasesState(eqx.Module):
     told_count: np.ndarray  # members of this generation that the evolver was told of
     generation: np.ndarray  # t: generations that are complete
     best: np.ndarray  # the best fitness of this generation so far
-    maxima: np.ndarray  # [100]: the best fitness of each of the last generations, NaN if there were fewer
+    maxima: np.ndarray  # the best fitness of each of the last 100 generations, NaN if there were fewer
     in_flight: InFlight
 
 
@@ -109,7 +109,7 @@ class Phases:
         empty = buffer.empty(self.memory, *choices.sizes_of(self.task))
 
         def new_individual(k: int) -> Individual:
-            own = jax.random.fold_in(k_members, k) if k else k_members
+            own = jax.random.fold_in(k_members, k) if k else k_members  # individual 0 uses the key itself
             return Individual(choices.new_actor(own, self.task, self), empty)
 
         zero = np.zeros((), np.int64)
@@ -123,7 +123,7 @@ class Phases:
             told_count=zero,
             generation=zero,
             best=np.asarray(-np.inf),
-            maxima=np.full(100, np.nan),
+            maxima=np.full(100, np.nan),  # no generation is complete yet
             in_flight=new_in_flight(self.generation_size + self.sac_episodes),
         )
 
@@ -147,7 +147,7 @@ class Phases:
         if not asked:
             return [], state
         rng = trees.host_random(k_seeds)
-        candidates = []
+        candidates: list[Candidate] = []
         for k, one in enumerate(asked):
             if one.kind == MEMBER:
                 candidate = experience.with_seeds(members.pop(0), rng, self.trials)
@@ -229,11 +229,11 @@ class Phases:
         left = int(state.episodes)
         return min(1, left) if self.learns_after == "episode" else left
 
-    def champion(self, state: PhasesState) -> Any:
+    def champion(self, state: PhasesState) -> Actor:
         """The evolver's champion; in ESAC the best of the last generation, which is tested on fresh episodes."""
         return self._evolver.champion(state.evolver)
 
-    def policies(self, state: PhasesState) -> dict[str, Any]:
+    def policies(self, state: PhasesState) -> dict[str, Actor]:
         """The champion, ESAC's mother, and the learner's actor."""
         mother = {"mother": self.evolver.mother(state.evolver)} if isinstance(self.evolver, OpenAIES) else {}
         return {"champion": self.champion(state), **mother, "learner": self.learner.actor(state.learner)}
@@ -241,7 +241,7 @@ class Phases:
     def report(self, state: PhasesState, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """The paper's count of steps and its score, the phases so far, and the reports of evolver and learner."""
         maxima = state.maxima[~np.isnan(state.maxima)]
-        report = {
+        report: dict[str, Any] = {
             "nominal_steps": self.nominal(state),
             "pop_max_ma100": float(maxima.mean()) if len(maxima) else None,
             "phases": int(state.phases),

@@ -9,7 +9,7 @@ Settings = dict[str, Any]
 def _erl(elite_fraction: float, trials: int, sync_period: int, sigma: float | None = None) -> Settings:
     """psi, xi, omega and, of proximal mutation, sigma."""
     own = {"evolver.elite_fraction": elite_fraction, "trials": trials, "sync_period": sync_period}
-    return own | ({} if sigma is None else {"evolver.mutation.sigma": sigma})
+    return own if sigma is None else own | {"evolver.mutation.sigma": sigma}
 
 
 # PDERL's Table 4

@@ -5,7 +5,7 @@ Which individuals take a lesson (CEM-RL; AES-RL, Eq. 3), the critics that give l
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import equinox as eqx
 import jax
@@ -13,12 +13,12 @@ import numpy as np
 from jax import Array
 
 from genepool import trees
-from genepool.algorithms.in_flight import draw_seeds
+from genepool.algorithms.in_flight import InFlight, draw_seeds
 from genepool.buffer import Buffer
 from genepool.errors import check_at_least
 from genepool.learning.lessons import GradientLesson
 from genepool.learning.offpolicy import random_player
-from genepool.networks import deterministic
+from genepool.networks import Actor, SquashedGaussian, deterministic
 from genepool.parts import part
 from genepool.protocols import Teacher
 from genepool.types import Candidate, Individual
@@ -65,11 +65,11 @@ class LearnerWithTeachers(eqx.Module):
         return self.inner.updates
 
     def learn(
-        self, learner: Teacher, key: Array, policies: Sequence[Any], replay: Buffer, steps: int, kept: int
+        self, learner: Teacher[Any], key: Array, policies: Sequence[Any], replay: Buffer, steps: int, kept: int
     ) -> "LearnerWithTeachers":
         """Critic steps in equal blocks, one for the value of each policy. The critics of the last blocks are kept."""
         inner = self.inner
-        teachers = []
+        teachers: list[Any] = []
         for k, policy in enumerate(policies):
             block = steps // (len(policies) - k)
             steps -= block
@@ -77,14 +77,24 @@ class LearnerWithTeachers(eqx.Module):
             teachers.append(learner.teacher(inner))
         return LearnerWithTeachers(inner, tuple(teachers[-kept:]))
 
-    def lesson(self, learner: Teacher, key: Array, place: int, replay: Buffer, steps: np.ndarray) -> GradientLesson:
+    def lesson(
+        self, learner: Teacher[Any], key: Array, place: int, replay: Buffer, steps: np.ndarray
+    ) -> GradientLesson:
         """A lesson of so many steps on the replay's states, by the critic for this place of a generation."""
         data = np.asarray(jax.random.key_data(key))
         teacher = self.teachers[place % len(self.teachers)]
         return GradientLesson(learner, data, teacher, replay.data.observation, replay.size, np.asarray(steps))
 
 
-def expects_warmup(state: Any, lost: int, warmup: int, horizon: int) -> bool:
+class Warming(Protocol):
+    """The fields of a coupling's state that say how many frames it has and will have."""
+
+    frames: np.ndarray
+    lengths: np.ndarray
+    in_flight: InFlight
+
+
+def expects_warmup(state: Warming, lost: int, warmup: int, horizon: int) -> bool:
     """Whether the warm-up is still short of frames, counting those that candidates at work are expected to add."""
     at_work = int(state.in_flight.asked - state.in_flight.told_count) - lost
     lengths = state.lengths[state.lengths > 0]
@@ -93,7 +103,12 @@ def expects_warmup(state: Any, lost: int, warmup: int, horizon: int) -> bool:
 
 
 def random_play(
-    key: Array, rng: np.random.Generator, champion: Any, horizon: int, trials: int, member: Candidate | None
+    key: Array,
+    rng: np.random.Generator,
+    champion: Actor | SquashedGaussian,
+    horizon: int,
+    trials: int,
+    member: Candidate | None,
 ) -> Candidate:
     """An episode of random actions. A `member` keeps its reference, and the return is credited to its weights."""
     player, noise = random_player(key, deterministic(champion), horizon)

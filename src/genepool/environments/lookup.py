@@ -75,7 +75,7 @@ def _name_of(make: Callable[[], Any]) -> str:
     if isinstance(make, partial):
         module, _, name = _name_of(make.func).partition(":")
         return f"{module}:partial({name})"
-    named = make if hasattr(make, "__qualname__") else type(make)
+    named: Any = make if hasattr(make, "__qualname__") else type(make)
     module = named.__module__
     if module == "__main__":
         module = _name_of_main() or module
@@ -85,8 +85,8 @@ def _name_of(make: Callable[[], Any]) -> str:
 def _name_of_main() -> str | None:
     """The name under which others can import the main program; None if it is not a file."""
     main = sys.modules["__main__"]
-    if getattr(main, "__spec__", None):  # python -m
-        return main.__spec__.name
+    if spec := getattr(main, "__spec__", None):  # python -m
+        return spec.name
     file = getattr(main, "__file__", None)
     return Path(file).stem if file else None
 

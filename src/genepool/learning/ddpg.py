@@ -31,21 +31,25 @@ from genepool.learning.offpolicy import (
     report_losses,
 )
 from genepool.networks import Activation, Actor, BranchedCritic, QNetwork, shrink_output
-from genepool.optimiser import Adam, adam_init
+from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
 from genepool.types import Transitions
 from genepool.xla import EIGEN
+
+Critic = BranchedCritic | QNetwork
+Networks = tuple[Actor, Critic, Actor, Critic, AdamState, AdamState]  # online, targets, optimisers
+CriticNetworks = tuple[Critic, Critic, AdamState]  # online, target, optimiser
 
 
 class DDPGState(eqx.Module):
     """Networks, their slow targets and their optimisers."""
 
     actor: Actor
-    critic: BranchedCritic | QNetwork
+    critic: Critic
     target_actor: Actor
-    target_critic: BranchedCritic | QNetwork
-    actor_optimiser: Any
-    critic_optimiser: Any
+    target_critic: Critic
+    actor_optimiser: AdamState
+    critic_optimiser: AdamState
     losses: np.ndarray  # of critic and actor, means over the last call
     updates: np.ndarray  # gradient steps of the critic so far
 
@@ -104,7 +108,7 @@ class DDPG:
 
     def update(self, key: Array, state: DDPGState, replay: buffer.Buffer, steps: int) -> DDPGState:
         """Take `steps` gradient steps of critic and actor. Their targets follow every step."""
-        networks = (
+        networks: Networks = (
             state.actor,
             state.critic,
             state.target_actor,
@@ -119,7 +123,7 @@ class DDPG:
         self, key: Array, state: DDPGState, policy: Actor, replay: buffer.Buffer, steps: int
     ) -> DDPGState:
         """Take `steps` steps of the critic towards the value of the given policy. Its target follows every step."""
-        learning = (state.critic, state.target_critic, state.critic_optimiser)
+        learning: CriticNetworks = (state.critic, state.target_critic, state.critic_optimiser)
         learning, losses = in_blocks(partial(_update_critic, self, policy), key, learning, replay, steps)
         critic, target_critic, optimiser = learning
         return replace(
@@ -131,7 +135,9 @@ class DDPG:
             updates=state.updates + steps,
         )
 
-    def improve(self, key: Array, actor: Actor, teacher: Any, states: Array, state_count: Array, steps: int) -> Actor:
+    def improve(
+        self, key: Array, actor: Actor, teacher: Critic, states: Array, state_count: Array, steps: int
+    ) -> Actor:
         """The actor after `steps` steps up the frozen critic, with fresh Adam."""
         adam = Adam(self.actor_rate, self.gradient_clip)
         return improve(self, adam, key, actor, teacher, states, state_count, steps)
@@ -140,34 +146,36 @@ class DDPG:
         """Losses and gradient steps, for the record."""
         return report_losses(state.losses) | {"updates": int(state.updates)}
 
-    def critic_loss(self, critic: BranchedCritic | QNetwork, batch: Transitions, y: Array) -> Array:
+    def critic_loss(self, critic: Critic, batch: Transitions, y: Array) -> Array:
         """mean (Q(s, a) - y)^2."""
         return jnp.mean((critic(batch.observation, batch.action) - y) ** 2)
 
-    def targets(self, policy: Actor, target_critic: BranchedCritic | QNetwork, batch: Transitions) -> Array:
+    def targets(self, policy: Actor, target_critic: Critic, batch: Transitions) -> Array:
         """y = r + gamma (1 - d) Q'(s', mu'(s')), where mu' is the slow actor or the policy that is given."""
         s = batch.next_observation
         return bellman(self.discount, batch, target_critic(s, policy(s)))
 
-    def actor_loss(self, actor: Actor, critic: BranchedCritic | QNetwork, states: Array) -> Array:
+    def actor_loss(self, actor: Actor, critic: Critic, states: Array) -> Array:
         """-mean Q(s, mu(s))."""
         return -jnp.mean(critic(states, actor(states)))
 
 
 def _critic_step(
-    learner: DDPG, policy: Actor, target_critic: Any, critic: Any, optimiser: Any, batch: Transitions
-) -> tuple[Any, Any, Array]:
+    learner: DDPG, policy: Actor, target_critic: Critic, critic: Critic, optimiser: AdamState, batch: Transitions
+) -> tuple[Critic, AdamState, Array]:
     y = learner.targets(policy, target_critic, batch)
     adam = Adam(learner.critic_rate, learner.gradient_clip)
     return descend(adam, learner.critic_loss, critic, optimiser, batch, y)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
-def _update(learner: DDPG, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
+def _update(
+    learner: DDPG, key: Array, networks: Networks, replay: buffer.Buffer, steps: Array
+) -> tuple[Networks, Array]:
     drawn = minibatches(key, replay, learner.batch_size)
     actor_adam = Adam(learner.actor_rate, learner.gradient_clip)
 
-    def step(i, carry):
+    def step(i: Array, carry: tuple[Networks, Array]) -> tuple[Networks, Array]:
         (actor, critic, target_actor, target_critic, actor_state, critic_state), losses = carry
         batch = drawn(i)
         critic, critic_state, critic_loss = _critic_step(
@@ -186,7 +194,7 @@ def _update(learner: DDPG, key: Array, networks: tuple, replay: buffer.Buffer, s
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
 def _update_critic(
-    learner: DDPG, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
-) -> tuple[tuple, Array]:
+    learner: DDPG, policy: Actor, key: Array, learning: CriticNetworks, replay: buffer.Buffer, steps: Array
+) -> tuple[CriticNetworks, Array]:
     drawn = minibatches(key, replay, learner.batch_size)
     return critic_steps(partial(_critic_step, learner, policy), learner.tau, drawn, learning, steps)

@@ -1,6 +1,6 @@
 """Lessons: gradient steps that an individual takes against a frozen critic before it acts (CEM-RL, AES-RL)."""
 
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -12,10 +12,10 @@ from genepool.networks import Actor
 from genepool.protocols import Learner
 
 
-def check_replay(learner: Learner, capacity: int) -> None:
+def check_replay(learner: Learner[Any], capacity: int) -> None:
     """Refuse a replay that is too small for the learner ever to begin."""
     wanted = {"warmup": learner.warmup + 1, "random-frames": getattr(learner, "random_frames", 0)}
-    name = max(wanted, key=wanted.get)
+    name = max(wanted, key=wanted.__getitem__)
     if capacity < wanted[name]:
         raise UserError(
             f"the learner waits for {wanted[name]:,} transitions, and a replay of {capacity:,} never holds them: "
@@ -35,5 +35,5 @@ class GradientLesson(eqx.Module):
 
     def __call__(self, actor: Actor) -> Actor:
         """The actor after the lesson."""
-        key = jax.random.wrap_key_data(self.key)
+        key = jax.random.wrap_key_data(cast(Array, self.key))  # JAX takes NumPy's too
         return self.learner.improve(key, actor, self.teacher, self.states, self.state_count, int(self.steps))

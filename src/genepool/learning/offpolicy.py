@@ -20,7 +20,7 @@ and `in_blocks(partial(_update, self), key, networks, replay, steps)` takes `ste
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +30,15 @@ from jax import Array
 from genepool import buffer
 from genepool.errors import UserError, check_at_least
 from genepool.networks import Actor
-from genepool.optimiser import Adam, adam_init
+from genepool.optimiser import Adam, AdamState, adam_init
+from genepool.trees import map_leaves, map_pairs
 from genepool.types import Transitions
 from genepool.xla import EIGEN
+
+N = TypeVar("N")  # networks: a pytree
+C = TypeVar("C")  # a critic
+D = TypeVar("D")  # what is drawn for a gradient step
+Work = Callable[[Array, N, buffer.Buffer, int], tuple[N, Array]]  # the steps of a block; sums of losses
 
 BLOCK = 1_000  # gradient steps in one call of a compiled loop; signals are handled between two calls
 
@@ -60,8 +66,8 @@ def blocks(key: Array, steps: int) -> Iterator[tuple[Array, int]]:
 
 
 def in_blocks(
-    work: Callable, key: Array, networks: Any, replay: buffer.Buffer, steps: int, losses: int = 2
-) -> tuple[Any, np.ndarray]:
+    work: Work[N], key: Array, networks: N, replay: buffer.Buffer, steps: int, losses: int = 2
+) -> tuple[N, np.ndarray]:
     """The networks after `steps` gradient steps, and the mean losses of these steps, NaN if there were none.
 
     `work(key, networks, replay, count)` takes the steps of one block. It returns the networks and the sums of losses.
@@ -76,7 +82,7 @@ def in_blocks(
 def minibatches(key: Array, replay: buffer.Buffer, batch_size: int) -> Callable[[Array], Transitions]:
     """A function that maps a step's number in its block to its minibatch. All are drawn at once, with replacement."""
     rows = buffer.sample(key, replay, (BLOCK, batch_size))
-    return lambda i: jax.tree.map(lambda leaf: leaf[rows[i]], replay.data)
+    return lambda i: map_leaves(lambda leaf: leaf[rows[i]], replay.data)
 
 
 def noisy_minibatches(
@@ -89,15 +95,15 @@ def noisy_minibatches(
     return lambda i: (batch(i), noise[i])
 
 
-def follow(tau: float, slow: Any, fast: Any) -> Any:
+def follow(tau: float, slow: N, fast: N) -> N:
     """Polyak averaging: the slow weights, moved towards the fast ones by the share tau."""
-    return jax.tree.map(lambda s, f: s + tau * (f - s), slow, fast)
+    return map_pairs(lambda s, f: s + tau * (f - s), slow, fast)
 
 
 def random_player(key: Array, actor: Actor, steps: int) -> tuple[Actor, np.ndarray]:
     """An actor whose actions are 0, and noise that makes them uniform over their range: for `explore`."""
     noise = jax.random.uniform(key, (steps, actor.sizes[-1]), minval=-1.0, maxval=1.0)
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), actor), np.asarray(noise)
+    return map_leaves(lambda leaf: np.zeros(leaf.shape, np.float32), actor), np.asarray(noise)
 
 
 def bellman(discount: float, batch: Transitions, value: Array) -> Array:
@@ -105,7 +111,9 @@ def bellman(discount: float, batch: Transitions, value: Array) -> Array:
     return batch.reward + discount * (1.0 - batch.terminated) * value
 
 
-def descend(adam: Adam, loss: Callable, network: Any, optimiser: Any, *inputs: Any) -> tuple[Any, Any, Array]:
+def descend(
+    adam: Adam, loss: Callable[..., Array], network: N, optimiser: AdamState, *inputs: Any
+) -> tuple[N, AdamState, Array]:
     """The network and its optimiser after one step down loss(network, *inputs), and the loss before it."""
     value, gradient = jax.value_and_grad(loss)(network, *inputs)
     network, optimiser = adam.step(network, gradient, optimiser)
@@ -113,15 +121,19 @@ def descend(adam: Adam, loss: Callable, network: Any, optimiser: Any, *inputs: A
 
 
 def critic_steps(
-    critic_step: Callable, tau: float, drawn: Callable, learning: tuple[Any, Any, Any], steps: Array
-) -> tuple[tuple[Any, Any, Any], Array]:
+    critic_step: Callable[[C, C, AdamState, D], tuple[C, AdamState, Array]],
+    tau: float,
+    drawn: Callable[[Array], D],
+    learning: tuple[C, C, AdamState],
+    steps: Array,
+) -> tuple[tuple[C, C, AdamState], Array]:
     """Steps of the critic alone. Its target follows each of them.
 
     `learning` is the critic, its target and its optimiser. `critic_step(target, critic, optimiser, drawn(i))` takes one
     step. It returns the critic, its optimiser and the loss. The sums of the losses have NaN for the actor.
     """
 
-    def step(i: Array, carry: tuple) -> tuple:
+    def step(i: Array, carry: tuple[tuple[C, C, AdamState], Array]) -> tuple[tuple[C, C, AdamState], Array]:
         (critic, target, optimiser), losses = carry
         critic, optimiser, loss = critic_step(target, critic, optimiser, drawn(i))
         return (critic, follow(tau, target, critic), optimiser), losses + jnp.stack([loss, jnp.nan])
@@ -129,7 +141,9 @@ def critic_steps(
     return jax.lax.fori_loop(0, steps, step, (learning, jnp.zeros(2)))
 
 
-def lesson_in_blocks(work: Callable, key: Array, actor: Any, steps: int) -> Any:
+def lesson_in_blocks(
+    work: Callable[[Array, tuple[N, AdamState], int], tuple[N, AdamState]], key: Array, actor: N, steps: int
+) -> N:
     """The actor after `steps` steps with fresh Adam. `work(key, (actor, optimiser), count)` takes one block."""
     learning = actor, adam_init(actor)
     for k_block, count in blocks(key, steps):
@@ -146,7 +160,7 @@ def improve(
     `actor_loss(actor, critic, states)`.
     """
 
-    def work(k_block: Array, learning: tuple, count: int) -> tuple:
+    def work(k_block: Array, learning: tuple[Actor, AdamState], count: int) -> tuple[Actor, AdamState]:
         return _improve(learner, adam, k_block, learning, critic, states, state_count, count)
 
     return lesson_in_blocks(work, key, actor, steps)
@@ -154,11 +168,18 @@ def improve(
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=EIGEN)
 def _improve(
-    learner: Any, adam: Adam, key: Array, learning: tuple, critic: Any, states: Array, state_count: Array, steps: Array
-) -> tuple[Actor, Any]:
+    learner: Any,
+    adam: Adam,
+    key: Array,
+    learning: tuple[Actor, AdamState],
+    critic: Any,
+    states: Array,
+    state_count: Array,
+    steps: Array,
+) -> tuple[Actor, AdamState]:
     rows = jax.random.randint(key, (BLOCK, learner.batch_size), 0, state_count)
 
-    def step(i: Array, learning: tuple) -> tuple:
+    def step(i: Array, learning: tuple[Actor, AdamState]) -> tuple[Actor, AdamState]:
         actor, optimiser = learning
         gradient = jax.grad(learner.actor_loss)(actor, critic, states[rows[i]])
         return adam.step(actor, gradient, optimiser)

@@ -15,7 +15,7 @@ from jax import Array
 
 from genepool.errors import UserError, check_at_least
 from genepool.learning.returns import Advantages, Batch, discounted
-from genepool.learning.value_function import Critic, FittedCritic, rows_by_step, rows_of_step
+from genepool.learning.value_function import Critic, FittedCritic, Orders, rows_by_step, rows_of_step
 from genepool.networks.stochastic import Categorical, Normal, Scale, StochasticPolicy, new_scale
 from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
@@ -117,7 +117,7 @@ class PPO:
         n = returns.shape[0]
         policy_orders = rows_by_step(k_policy, n, self.epochs, self.minibatches)
         critic_orders = rows_by_step(k_critic, n, self.critic.epochs, self.critic.minibatches)
-        orders = [policy_orders, critic_orders]
+        orders: list[Orders] = [policy_orders, critic_orders]
         return _update(self, sharing, orders, member, slot, shared, returns, shares_with)
 
     def gain(
@@ -195,7 +195,7 @@ def _prepare(mutation: PPO, member: Member, batch: Batch) -> tuple[Member, Share
 def _update(
     mutation: PPO,
     sharing: Any,
-    orders: list[Array | None],
+    orders: list[Orders],
     member: Member,
     slot: Array,
     shared: SharedRows,
@@ -226,7 +226,7 @@ def _update(
 
 def _policy_steps(
     mutation: PPO,
-    orders: Array | None,
+    orders: Orders,
     member: Member,
     own: SharedRows,
     others: "_Others | None",
@@ -244,6 +244,7 @@ def _policy_steps(
         return loss
 
     def other_loss(policy: StochasticPolicy, k: Array, rows: Array | slice) -> Array:
+        assert others is not None
         other = SharedRows(*(column[rows] for column in others.rows(k)))
         return -weight * mutation.gain(policy, other, max_ratio)[0]
 

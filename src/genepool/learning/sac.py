@@ -7,7 +7,7 @@ copies of themselves. The caller chooses the policy whose value they learn, as w
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -31,7 +31,7 @@ from genepool.learning.offpolicy import (
     report_losses,
 )
 from genepool.networks import Activation, Actor, Initial, QNetwork, SquashedGaussian, VNetwork
-from genepool.optimiser import Adam, adam_init
+from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
 from genepool.types import Transitions
 
@@ -45,17 +45,21 @@ class Valuation(eqx.Module):
     value: VNetwork | None  # V, in the first form
     target: Critics | VNetwork  # the slow copy: of V, or of the critics
     log_temperature: Array
-    optimisers: tuple[Any, Any, Any]  # of critics, V and temperature
+    optimisers: tuple[AdamState, AdamState, AdamState]  # of critics, V and temperature
 
 
 class SACState(eqx.Module):
     """The actor, the networks that judge it, and their optimisers."""
 
     policy: SquashedGaussian
-    optimiser: Any  # the policy's
+    optimiser: AdamState  # the policy's
     valuation: Valuation
     losses: np.ndarray  # of critics and actor, and the entropy: means over the last call
     updates: np.ndarray  # gradient steps of the critics so far
+
+
+Learning = tuple[SquashedGaussian, AdamState, Valuation]  # what `update` changes
+Taught = tuple[SquashedGaussian, AdamState]  # what a lesson changes
 
 
 class FrozenCritics(NamedTuple):
@@ -100,13 +104,13 @@ class SAC:
 
     def init(self, key: Array, actor: Actor | SquashedGaussian) -> SACState:
         """A learner that begins with this policy, or with a distribution around this actor."""
-        k_spread, k_value, *k_critics = jax.random.split(key, 4)
+        k_spread, k_value, k_1, k_2 = jax.random.split(key, 4)
         policy = actor if isinstance(actor, SquashedGaussian) else SquashedGaussian(k_spread, actor, self.initial)
         observation = actor.sizes[0]
         action = actor.sizes[-1]
-        shape = (self.critic_hidden, self.critic_activation)
-        critics = tuple(QNetwork(k, observation, action, *shape, self.initial) for k in k_critics)
-        value = VNetwork(k_value, observation, *shape, self.initial) if self.critics == "value" else None
+        shape = (self.critic_hidden, self.critic_activation, self.initial)
+        critics = QNetwork(k_1, observation, action, *shape), QNetwork(k_2, observation, action, *shape)
+        value = VNetwork(k_value, observation, *shape) if self.critics == "value" else None
         log_temperature = jnp.log(jnp.asarray(self.temperature, jnp.float32))
         optimisers = adam_init(critics), adam_init(value), adam_init(log_temperature)
         valuation = Valuation(critics, value, value or critics, log_temperature, optimisers)
@@ -130,7 +134,7 @@ class SAC:
 
     def explore(
         self, key: Array, state: SACState, last: Array, steps: int, frames_so_far: int
-    ) -> tuple[Any, np.ndarray]:
+    ) -> tuple[Actor | SquashedGaussian, np.ndarray]:
         """The policy, and a standard normal draw for each action. At first, actions are uniform over their range."""
         if frames_so_far < self.random_frames:
             return random_player(key, state.policy.mean, steps)
@@ -155,7 +159,7 @@ class SAC:
     ) -> SquashedGaussian:
         """The policy after `steps` steps against frozen critics and temperature, with fresh Adam."""
 
-        def work(k_block: Array, learning: tuple, count: int) -> tuple:
+        def work(k_block: Array, learning: Taught, count: int) -> Taught:
             return _improve(self, k_block, learning, teacher, states, state_count, count)
 
         return lesson_in_blocks(work, key, actor, steps)
@@ -168,13 +172,17 @@ class SAC:
     def targets(self, now: Valuation, draw: tuple[Array, Array] | None, batch: Transitions) -> Array:
         """y = r + gamma (1 - d) V'(s'). Without V, V'(s') = min_j Q'_j(s', a') - alpha log pi(a'|s') of the draw."""
         s = batch.next_observation
-        value = now.target(s) if draw is None else soft_value(now.target, jnp.exp(now.log_temperature), s, *draw)
+        if isinstance(now.target, VNetwork):
+            return bellman(self.discount, batch, now.target(s))
+        assert draw is not None
+        value = soft_value(now.target, jnp.exp(now.log_temperature), s, *draw)
         return bellman(self.discount, batch, value)
 
     def critic_loss(self, critics: Critics, batch: Transitions, y: Array) -> Array:
         """mean (Q_1 - y)^2 + mean (Q_2 - y)^2; half of it in the form with V."""
         errors = (critic(batch.observation, batch.action) - y for critic in critics)
-        return (0.5 if self.critics == "value" else 1.0) * sum(jnp.mean(error**2) for error in errors)
+        total = cast(Array, sum(jnp.mean(error**2) for error in errors))  # the type of `sum` allows for none
+        return (0.5 if self.critics == "value" else 1.0) * total
 
     def value_loss(self, value: VNetwork, states: Array, v: Array) -> Array:
         """1/2 mean (V - v)^2."""
@@ -220,13 +228,13 @@ def _critic_step(
     adam = Adam(learner.critic_rate)
     states = batch.observation
     critic_optimiser, value_optimiser, temperature_optimiser = now.optimisers
-    twin = learner.critics == "twin"
-    draw = policy.sample(batch.next_observation, noise[1]) if twin else None
+    draw = policy.sample(batch.next_observation, noise[1]) if learner.critics == "twin" else None
     y = learner.targets(now, draw, batch)
     critics, critic_optimiser, loss = descend(adam, learner.critic_loss, now.critics, critic_optimiser, batch, y)
     value = now.value
     log_temperature = now.log_temperature
-    if not twin:
+    if draw is None:
+        assert value is not None
         draw = policy.sample(states, noise[0])
         v = soft_value(critics, jnp.exp(log_temperature), states, *draw)
         value, value_optimiser, value_loss = descend(adam, learner.value_loss, value, value_optimiser, states, v)
@@ -235,16 +243,18 @@ def _critic_step(
         gradient = jax.grad(learner.temperature_loss)(log_temperature, draw[1], batch.action.shape[-1])
         rate = Adam(learner.temperature_rate)
         log_temperature, temperature_optimiser = rate.step(log_temperature, gradient, temperature_optimiser)
-    target = follow(learner.tau, now.target, critics if twin else value)
+    target = follow(learner.tau, now.target, critics if value is None else value)
     optimisers = critic_optimiser, value_optimiser, temperature_optimiser
     return Valuation(critics, value, target, log_temperature, optimisers), loss, -jnp.mean(draw[1])
 
 
 @partial(jax.jit, static_argnums=0)
-def _update(learner: SAC, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
+def _update(
+    learner: SAC, key: Array, learning: Learning, replay: buffer.Buffer, steps: Array
+) -> tuple[Learning, Array]:
     drawn = noisy_minibatches(key, replay, learner.batch_size, 2)  # the noise of actions in s, and in s'
 
-    def step(i, carry):
+    def step(i: Array, carry: tuple[Learning, Array]) -> tuple[Learning, Array]:
         (policy, optimiser, valuation), losses = carry
         batch, noise = drawn(i)
         valuation, critic_loss, entropy = _critic_step(learner, policy, valuation, batch, noise)
@@ -264,7 +274,7 @@ def _update_critic(
 ) -> tuple[Valuation, Array]:
     drawn = noisy_minibatches(key, replay, learner.batch_size, 2)  # the noise of actions in s, and in s'
 
-    def step(i, carry):
+    def step(i: Array, carry: tuple[Valuation, Array]) -> tuple[Valuation, Array]:
         valuation, losses = carry
         valuation, loss, entropy = _critic_step(learner, policy, valuation, *drawn(i))
         return valuation, losses + jnp.stack([loss, jnp.nan, entropy])
@@ -274,13 +284,13 @@ def _update_critic(
 
 @partial(jax.jit, static_argnums=0)
 def _improve(
-    learner: SAC, key: Array, learning: tuple, teacher: FrozenCritics, states: Array, state_count: Array, steps: Array
-) -> tuple[SquashedGaussian, Any]:
+    learner: SAC, key: Array, learning: Taught, teacher: FrozenCritics, states: Array, state_count: Array, steps: Array
+) -> Taught:
     k_rows, k_noise = jax.random.split(key)
     rows = jax.random.randint(k_rows, (BLOCK, learner.batch_size), 0, state_count)
     noise = jax.random.normal(k_noise, (BLOCK, learner.batch_size, learning[0].sizes[-1]))
 
-    def step(i, learning):
+    def step(i: Array, learning: Taught) -> Taught:
         policy, optimiser = learning
         gradient = jax.grad(learner.actor_loss)(policy, teacher, states[rows[i]], noise[i])
         return Adam(learner.actor_rate).step(policy, gradient, optimiser)

@@ -10,7 +10,7 @@ lesson; in AES-RL, the mean of the population.
 from collections.abc import Callable
 from dataclasses import field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -35,12 +35,14 @@ from genepool.learning.offpolicy import (
     report_losses,
 )
 from genepool.networks import Activation, Actor, QNetwork
-from genepool.optimiser import Adam, adam_init
+from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
 from genepool.types import Transitions
 from genepool.xla import EIGEN
 
 Critics = tuple[QNetwork, QNetwork]
+Networks = tuple[Actor, Critics, Actor, Critics, AdamState, AdamState]  # online, targets, optimisers
+CriticNetworks = tuple[Critics, Critics, AdamState]  # online, targets, optimiser
 
 
 class TD3State(eqx.Module):
@@ -50,8 +52,8 @@ class TD3State(eqx.Module):
     critics: Critics
     target_actor: Actor
     target_critics: Critics
-    actor_optimiser: Any
-    critic_optimiser: Any
+    actor_optimiser: AdamState
+    critic_optimiser: AdamState
     losses: np.ndarray  # of critics and actor, means over the last call
     updates: np.ndarray  # gradient steps of the critics so far
 
@@ -81,7 +83,8 @@ class TD3:
     def init(self, key: Array, actor: Actor) -> TD3State:
         """A learner that begins with this actor."""
         sizes = actor.sizes[0], actor.sizes[-1], self.critic_hidden, self.critic_activation
-        critics = tuple(QNetwork(k, *sizes) for k in jax.random.split(key))
+        k_1, k_2 = jax.random.split(key)
+        critics = QNetwork(k_1, *sizes), QNetwork(k_2, *sizes)
         optimisers = adam_init(actor), adam_init(critics)
         return TD3State(actor, critics, actor, critics, *optimisers, no_losses(), np.zeros((), np.int64))
 
@@ -154,7 +157,8 @@ class TD3:
 
     def critic_loss(self, critics: Critics, batch: Transitions, y: Array) -> Array:
         """mean (Q_1 - y)^2 + mean (Q_2 - y)^2."""
-        return sum(jnp.mean((critic(batch.observation, batch.action) - y) ** 2) for critic in critics)
+        errors = (jnp.mean((critic(batch.observation, batch.action) - y) ** 2) for critic in critics)
+        return cast(Array, sum(errors))  # the type of `sum` allows for none
 
     def actor_loss(self, actor: Actor, critic: QNetwork, states: Array) -> Array:
         """-mean Q_1(s, pi(s))."""
@@ -162,19 +166,26 @@ class TD3:
 
 
 def _critic_step(
-    learner: TD3, policy: Actor, target_critics: Critics, critics: Critics, optimiser: Any, drawn: tuple
-) -> tuple[Critics, Any, Array]:
+    learner: TD3,
+    policy: Actor,
+    target_critics: Critics,
+    critics: Critics,
+    optimiser: AdamState,
+    drawn: tuple[Transitions, Array],
+) -> tuple[Critics, AdamState, Array]:
     batch, noise = drawn
     y = learner.targets(noise, policy, target_critics, batch)
     return descend(Adam(learner.critic_rate), learner.critic_loss, critics, optimiser, batch, y)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
-def _update(learner: TD3, key: Array, networks: tuple, replay: buffer.Buffer, steps: Array) -> tuple[tuple, Array]:
+def _update(
+    learner: TD3, key: Array, networks: Networks, replay: buffer.Buffer, steps: Array
+) -> tuple[Networks, Array]:
     drawn = noisy_minibatches(key, replay, learner.batch_size)
     delay = learner.policy_delay
 
-    def critic_step(i, carry):
+    def critic_step(i: Array, carry: tuple[Networks, Array]) -> tuple[Networks, Array]:
         (actor, critics, target_actor, target_critics, actor_state, critic_state), losses = carry
         critics, critic_state, loss = _critic_step(
             learner, target_actor, target_critics, critics, critic_state, drawn(i)
@@ -182,25 +193,27 @@ def _update(learner: TD3, key: Array, networks: tuple, replay: buffer.Buffer, st
         networks = (actor, critics, target_actor, target_critics, actor_state, critic_state)
         return networks, losses + jnp.stack([loss, 0.0])
 
-    def steps_until_actor(g, carry):  # `policy_delay` steps of the critics, then one of the actor and the targets
+    # `policy_delay` steps of the critics, then one of the actor and the targets
+    def critics_then_actor(group: Array, carry: tuple[Networks, Array]) -> tuple[Networks, Array]:
         for j in range(delay):
-            carry = critic_step(g * delay + j, carry)
+            carry = critic_step(group * delay + j, carry)
         (actor, critics, target_actor, target_critics, actor_state, critic_state), losses = carry
-        states = drawn(g * delay + delay - 1)[0].observation
+        states = drawn(group * delay + delay - 1)[0].observation
         adam = Adam(learner.actor_rate)
         actor, actor_state, loss = descend(adam, learner.actor_loss, actor, actor_state, critics[0], states)
         target_actor = follow(learner.tau, target_actor, actor)
         target_critics = follow(learner.tau, target_critics, critics)
         networks = (actor, critics, target_actor, target_critics, actor_state, critic_state)
+        # `in_blocks` divides by the critics' steps; the actor's are fewer by the factor `delay`
         return networks, losses + jnp.stack([0.0, delay * loss])
 
-    carry = jax.lax.fori_loop(0, steps // delay, steps_until_actor, (networks, jnp.zeros(2)))
+    carry = jax.lax.fori_loop(0, steps // delay, critics_then_actor, (networks, jnp.zeros(2)))
     return jax.lax.fori_loop(steps // delay * delay, steps, critic_step, carry)  # fewer than `policy_delay` are left
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=EIGEN)
 def _update_critic(
-    learner: TD3, policy: Actor, key: Array, learning: tuple, replay: buffer.Buffer, steps: Array
-) -> tuple[tuple, Array]:
+    learner: TD3, policy: Actor, key: Array, learning: CriticNetworks, replay: buffer.Buffer, steps: Array
+) -> tuple[CriticNetworks, Array]:
     drawn = noisy_minibatches(key, replay, learner.batch_size)
     return critic_steps(partial(_critic_step, learner, policy), learner.tau, drawn, learning, steps)

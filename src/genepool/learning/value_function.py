@@ -1,7 +1,5 @@
 """The critic of PPO and A2C: V(s), fitted anew to the returns of each batch (GPO, 3.3.2)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +10,8 @@ from genepool.networks import Activation, VNetwork
 from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
 from genepool.trees import host_random
+
+Orders = np.ndarray | Array | None  # NumPy's outside of compiled functions; None: a step takes all rows
 
 
 class FittedCritic(eqx.Module):
@@ -44,7 +44,7 @@ class Critic:
         outputs = jnp.zeros(()), jnp.ones(())
         return FittedCritic(network, adam_init(network), inputs, outputs)
 
-    def fit(self, orders: Array | None, fitted: FittedCritic, s: Array, returns: Array) -> tuple[FittedCritic, Array]:
+    def fit(self, orders: Orders, fitted: FittedCritic, s: Array, returns: Array) -> tuple[FittedCritic, Array]:
         """The critic after its steps on these returns, and its loss. `orders` are the rows of each step."""
         inputs = _mean_and_std(s)
         outputs = _mean_and_std(returns)
@@ -55,7 +55,7 @@ class Critic:
         def loss(network: VNetwork, rows: Array | slice) -> Array:
             return jnp.mean((network(x[rows]) - y[rows]) ** 2)
 
-        def step(k: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        def step(k: Array, carry: tuple[VNetwork, AdamState]) -> tuple[VNetwork, AdamState]:
             network, state = carry
             return adam.step(network, jax.grad(loss)(network, rows_of_step(orders, k)), state)
 
@@ -78,6 +78,6 @@ def rows_by_step(key: Array, n: int, epochs: int, minibatches: int) -> np.ndarra
     return orders[:, : n // minibatches * minibatches].reshape(epochs * minibatches, -1)
 
 
-def rows_of_step(orders: Array | None, step: Array) -> Array | slice:
+def rows_of_step(orders: Orders, step: Array) -> Array | slice:
     """The rows of one gradient step of a compiled loop."""
     return slice(None) if orders is None else jnp.asarray(orders)[step]

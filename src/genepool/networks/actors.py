@@ -63,7 +63,7 @@ class Actor(eqx.Module):
         return jnp.clip(self(s) + noise, -1.0, 1.0)
 
     def host_batch(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """`explore` in NumPy for a batch of actors, one state each. Weights, states and noise have a leading axis."""
+        """`explore` without JAX, for n actors stacked in this one: row k of the states and noise is for actor k."""
         # methods are looked up once, for on a module that takes longer than a small product in NumPy
         hidden = [layer.host_batch() for layer in self.hidden]
         output = self.output.host_batch()
@@ -99,7 +99,7 @@ class SquashedGaussian(eqx.Module):
 
     def __init__(self, key: Array, mean: Actor, initial: Initial = "xavier"):
         self.mean = mean
-        self.spread = Linear(host_random(key), *mean.sizes[-2:], initial)
+        self.spread = Linear(host_random(key), mean.sizes[-2], mean.sizes[-1], initial)
 
     def __call__(self, s: Array) -> Array:
         """The action without noise."""

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import equinox as eqx
-import jax
 from jax import Array
 
 from genepool.networks.actors import Actor
 from genepool.networks.kernels import elu, matmul
 from genepool.networks.layers import ACTIVATIONS, Activation, Initial, Linear, NormalisedLinear
-from genepool.trees import host_random
+from genepool.trees import host_random, map_leaves
+
+N = TypeVar("N", bound="Actor | BranchedCritic | QNetwork")
 
 
 class BranchedCritic(eqx.Module):
@@ -30,6 +32,7 @@ class BranchedCritic(eqx.Module):
         rng = host_random(key)
         self.state = Linear(rng, observation_size, branch)
         self.action = Linear(rng, action_size, branch)
+        # drawn as one layer on both branches, then its matrix is split
         both = NormalisedLinear(rng, 2 * branch, pooled)
         self.pooled = eqx.tree_at(lambda layer: layer.weight, both, both.weight[:branch])
         self.pooled_action = both.weight[branch:]
@@ -64,6 +67,7 @@ class QNetwork(eqx.Module):
         initial: Initial = "fan_in",
     ):
         rng = host_random(key)
+        # drawn as one layer on state and action, then its matrix is split
         both = Linear(rng, observation_size + action_size, hidden[0], initial)
         self.first = eqx.tree_at(lambda layer: layer.weight, both, both.weight[:observation_size])
         self.first_action = both.weight[observation_size:]
@@ -108,7 +112,7 @@ class VNetwork(eqx.Module):
         return self.output(s)[..., 0]
 
 
-def shrink_output(network: Actor | BranchedCritic | QNetwork, factor: float = 0.1) -> Actor | BranchedCritic | QNetwork:
+def shrink_output(network: N, factor: float = 0.1) -> N:
     """The network with its output layer scaled down, as in ERL the learner's networks begin, not the population's."""
-    smaller = jax.tree.map(lambda leaf: factor * leaf, network.output)
+    smaller = map_leaves(lambda leaf: factor * leaf, network.output)
     return eqx.tree_at(lambda n: n.output, network, smaller)

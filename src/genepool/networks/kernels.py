@@ -36,11 +36,15 @@ def _row_products(count: int, batched: list[bool], x: Array, w: Array) -> tuple[
     return jax.vmap(product, [0 if many else None for many in batched])(x, w), True
 
 
-def _product(shape: tuple[int, int]) -> Callable[[Array, Array], Array]:
+def _product(shape: tuple[int, ...]) -> Callable[[Array, Array], Array]:
     """x @ w, written so that XLA computes the same bits with and without vmap."""
     if shape[1] == 1:  # XLA would turn a product with one column into a sum
         return lambda x, w: (x @ jnp.concatenate([w, w], axis=1))[:1]
     return (lambda x, w: w.T @ x) if is_tall(shape) else jnp.matmul
+
+
+def _matmul_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ w, (x, w)
 
 
 def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
@@ -54,7 +58,7 @@ def _matmul_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array
     return g @ w.T, jax.lax.optimization_barrier(rows.T) @ slopes
 
 
-matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)
+matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
 @jax.custom_vjp
@@ -68,7 +72,11 @@ def _elu_forward(x: Array) -> tuple[Array, Array]:
     return y, y
 
 
-elu.defvjp(_elu_forward, lambda y, g: (g * jnp.minimum(y + 1.0, 1.0),))
+def _elu_backward(y: Array, g: Array) -> tuple[Array]:
+    return (g * jnp.minimum(y + 1.0, 1.0),)
+
+
+elu.defvjp(_elu_forward, _elu_backward)
 
 
 def leaky_relu(x: Array) -> Array:
@@ -86,7 +94,7 @@ def _layer_norm_forward(y: Array, gain: Array, shift: Array) -> tuple[Array, tup
     n = y.shape[-1]
     # XLA does not vectorise sums along rows, so a batch uses products with ones. A single state does not: a product
     # adds in an order that depends on the number of rows, so under vmap on the other states of the batch.
-    row_sum = (lambda x: x @ jnp.ones(n)) if y.ndim > 1 else jnp.sum
+    row_sum: Callable[[Array], Array] = (lambda x: x @ jnp.ones(n)) if y.ndim > 1 else jnp.sum
     centred = y - (row_sum(y) / n)[..., None]
     std = jnp.sqrt(jnp.maximum(row_sum(centred**2) / (n - 1), 1e-20))[..., None]
     z = centred * (1.0 / (std + 1e-6))

@@ -4,7 +4,7 @@ Entry k along the last axis of every leaf belongs to unit k of the layer, so an 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import equinox as eqx
 import jax
@@ -14,8 +14,13 @@ from jax import Array
 
 from genepool.networks.kernels import elu, layer_norm, leaky_relu, matmul
 
-ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "leaky_relu": leaky_relu, "elu": elu}
-HOST_ACTIVATIONS = {  # for NumPy arrays
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
+}
+HOST_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # for NumPy arrays
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0.0),
     "leaky_relu": lambda x: np.maximum(x, 0.01 * x),
@@ -26,11 +31,13 @@ Initial = Literal["fan_in", "xavier"]
 
 
 def _affine(layer: "Linear | NormalisedLinear") -> Callable[[np.ndarray], np.ndarray]:
-    """A function that computes x W + b in NumPy for a batch of layers, one state each: all have a leading axis."""
-    from genepool.networks.row_product import affine  # here, for importing Numba is slow and few runs need it
+    """A function that computes x_k W_k + b_k for each of n layers, without JAX.
 
-    w = layer.weight
-    b = layer.bias
+    `layer` holds all n, stacked: its weight is [n, in, out], its bias [n, out]. The function takes x as [n, in].
+    """
+    from genepool.networks.row_product import affine  # compiled by Numba: slow to import, and few runs need it
+
+    w, b = cast(tuple[np.ndarray, np.ndarray], (layer.weight, layer.bias))  # NumPy's, where actors play in batches
 
     def values(x: np.ndarray) -> np.ndarray:
         y = np.empty(b.shape, np.float32)
@@ -62,7 +69,7 @@ class Linear(eqx.Module):
         return matmul(x, self.weight) + self.bias
 
     def host_batch(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The same in NumPy for a batch of layers, one state each: all have a leading axis."""
+        """A function that does `__call__` without JAX, for n layers stacked in this one: row k of x is for layer k."""
         return _affine(self)
 
 
@@ -86,9 +93,9 @@ class NormalisedLinear(eqx.Module):
         return self.normalise(matmul(x, self.weight))
 
     def host_batch(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The same in NumPy for a batch of layers, one state each: all have a leading axis."""
+        """A function that does `__call__` without JAX, for n layers stacked in this one: row k of x is for layer k."""
         linear = _affine(self)
-        gain = self.gain  # looked up once, for on a module that takes longer than in a local variable
+        gain = self.gain  # read once here: `values` is called often, and reading from a module is slow
         shift = self.shift
         n = self.bias.shape[-1]
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from genepool.networks import ACTIVATIONS, Activation, Linear, sizes_of
-from genepool.trees import host_random
+from genepool.trees import host_random, map_leaves
 
 MIN_LOG_STD = float(np.log(1e-6))
 
@@ -35,8 +35,9 @@ class Normal(NamedTuple):
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * z**2 - self.log_std - 0.5 * np.log(2.0 * np.pi), axis=-1)
 
-    def kl(self, other: "Normal") -> Array:
-        """KL(self || other) = sum [ log(s'/s) + (s^2 + (m - m')^2) / (2 s'^2) - 1/2 ]."""
+    def kl(self, other: "Normal | Categorical") -> Array:
+        """KL(self || other) = sum [ log(s'/s) + (s^2 + (m - m')^2) / (2 s'^2) - 1/2 ]. Both are of one kind."""
+        assert isinstance(other, Normal)
         spread = jnp.exp(2.0 * (self.log_std - other.log_std))
         apart = (self.mean - other.mean) ** 2 * jnp.exp(-2.0 * other.log_std)
         return jnp.sum(other.log_std - self.log_std + 0.5 * (spread + apart) - 0.5, axis=-1)
@@ -60,8 +61,9 @@ class Categorical(NamedTuple):
         chosen = jnp.argmax(action, axis=-1)
         return jnp.take_along_axis(jax.nn.log_softmax(self.logits), chosen[..., None], axis=-1)[..., 0]
 
-    def kl(self, other: "Categorical") -> Array:
-        """KL(self || other)."""
+    def kl(self, other: "Normal | Categorical") -> Array:
+        """KL(self || other). Both are of one kind."""
+        assert isinstance(other, Categorical)
         own = jax.nn.log_softmax(self.logits)
         others = jax.nn.log_softmax(other.logits)
         return jnp.sum(jnp.exp(own) * (own - others), axis=-1)
@@ -127,7 +129,7 @@ class StochasticPolicy(eqx.Module):
         sizes = (observation_size, *hidden)
         self.hidden = tuple(Linear(rng, fan_in, fan_out, "xavier") for fan_in, fan_out in pairwise(sizes))
         output = Linear(rng, sizes[-1], action_size, "xavier")
-        self.output = jax.tree.map(lambda leaf: output_scale * leaf, output)
+        self.output = map_leaves(lambda leaf: output_scale * leaf, output)
         self.log_std = None if discrete else jnp.zeros(action_size)
         self.scale = new_scale(observation_size) if normalise else None
         self.activation = activation
@@ -151,7 +153,7 @@ class StochasticPolicy(eqx.Module):
         """
         found = self.distribution(s)
         own = noise[..., : found[0].shape[-1]]
-        return found.logits + own if self.log_std is None else found.mean + jnp.exp(found.log_std) * own
+        return found.logits + own if isinstance(found, Categorical) else found.mean + jnp.exp(found.log_std) * own
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class Display:
             self.live.stop()
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Show a generation's record."""
+        """Take a generation's record. The panel shows it when it next refreshes; without a terminal, print a line."""
         self.record = record
         score = test_score(record)
         if score is not None:
@@ -60,6 +60,7 @@ class Display:
         return max(0, self.run.frames_wanted - self.run.frames) / pace if pace > 0 else None
 
     def _facts(self) -> list[tuple[str, str]]:
+        """Names and values to show. True frames include those of tests and of reference episodes."""
         run = self.run
         record = self.record
         fitness = record.get("fitness") or [float("nan")]

@@ -80,7 +80,7 @@ class Folder:
         with self.metrics_file.open("rb") as file:
             for line in file:
                 try:
-                    if line.endswith(b"\n"):
+                    if line.endswith(b"\n"):  # else a crash cut the last line short
                         yield json.loads(line)
                 except ValueError:
                     raise UserError(f"{self.metrics_file} is damaged: restore it, or start a new run") from None

@@ -53,9 +53,10 @@ class LocalWorkers:
         rollouts: list[Rollout] = []
         for candidate, individual in zip(candidates, individuals, strict=True):
             rollouts += own_rollouts(candidate, individual)
-            rollouts += [Rollout(candidate.reference, None, seed) for seed in candidate.reference_seeds]
+            if candidate.reference is not None:
+                rollouts += [Rollout(candidate.reference, None, seed) for seed in candidate.reference_seeds]
         results = iter(self._play(rollouts))
-        outcomes = []
+        outcomes: list[Outcome] = []
         for candidate, individual in zip(candidates, individuals, strict=True):
             own = [next(results) for _ in candidate.seeds]
             reference = [next(results) for _ in candidate.reference_seeds]
@@ -141,8 +142,8 @@ def individuals_to_play(candidates: Sequence[Candidate]) -> list[Individual]:
 def own_rollouts(candidate: Candidate, individual: Individual) -> list[Rollout]:
     """The rollouts of a candidate itself, without those of its reference."""
     steps = candidate.steps or (0,) * len(candidate.seeds)
-    noise_per_seed = candidate.noise is not None and candidate.noise.ndim == 3
-    noises = candidate.noise if noise_per_seed else (candidate.noise,) * len(candidate.seeds)
+    noise = candidate.noise
+    noises = list(noise) if noise is not None and noise.ndim == 3 else [noise] * len(candidate.seeds)
     return [Rollout(individual.actor, *rest) for rest in zip(noises, candidate.seeds, steps, strict=True)]
 
 

@@ -5,6 +5,7 @@ import signal
 import sys
 from contextlib import suppress
 from functools import partial
+from io import BufferedReader
 
 from genepool.acting.episodes import play
 from genepool.environments.task import Task
@@ -18,6 +19,7 @@ def main() -> None:
     """Read batches from standard input and write their results to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     inlet = sys.stdin.buffer
+    assert isinstance(inlet, BufferedReader)  # the stubs do not say so
     outlet = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that what an environment prints is not read as a result
     engines: dict[Task, Engine] = {}

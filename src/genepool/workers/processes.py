@@ -12,8 +12,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -43,23 +44,28 @@ class WorkerProcess:
             env=os.environ | settings["environment"],
             pipesize=PIPE_BYTES,
         )
+        # pipes are buffered, though the stubs do not say so
+        assert isinstance(self.process.stdin, BufferedWriter)
+        assert isinstance(self.process.stdout, BufferedReader)
+        self._inlet = self.process.stdin
+        self._outlet = self.process.stdout
         self.ready = False
         self.starting = threading.Thread(target=self._start, args=(settings,), name="worker process", daemon=True)
         self.starting.start()
 
     def _start(self, settings: dict[str, Any]) -> None:
         try:
-            pickle.dump(settings["path"], self.process.stdin)
-            send(self.process.stdin, settings)
-            self.ready = receive(self.process.stdout)
+            pickle.dump(settings["path"], self._inlet)
+            send(self._inlet, settings)
+            self.ready = receive(self._outlet)
         except (OSError, EOFError, pickle.UnpicklingError):
             self.close()
 
     def play(self, task: Task, batch: Sequence[Rollout]) -> list[RolloutResult] | None:
         """The results of a batch; None if it cannot be played there. The process is closed then."""
         try:
-            send(self.process.stdin, (task, batch))
-            answer = receive(self.process.stdout)
+            send(self._inlet, (task, batch))
+            answer = receive(self._outlet)
         except (OSError, EOFError, AttributeError, TypeError, pickle.PickleError):
             answer = None
         if isinstance(answer, UserError):
@@ -140,7 +146,7 @@ if hasattr(os, "register_at_fork"):  # a fork of this process must not talk to i
     os.register_at_fork(after_in_child=pool.forget)
 
 
-def send(pipe: BinaryIO, what: Any) -> None:
+def send(pipe: IO[bytes] | BufferedWriter, what: object) -> None:
     """Write an object, its arrays straight from memory: no other thread could run while they were pickled."""
     arrays: list[pickle.PickleBuffer] = []
     frame = pickle.dumps(what, protocol=5, buffer_callback=arrays.append)
@@ -151,11 +157,11 @@ def send(pipe: BinaryIO, what: Any) -> None:
     pipe.flush()
 
 
-def receive(pipe: BinaryIO) -> Any:
+def receive(pipe: BufferedReader) -> Any:
     """Read what `send` wrote, to its end even if it cannot be unpickled."""
     frame, sizes = pickle.load(pipe)
     contents = [np.empty(size, np.uint8) for size in sizes]
     for content in contents:
-        if pipe.readinto(content) < content.nbytes:
+        if pipe.readinto(content.data) < content.nbytes:
             raise EOFError
     return pickle.loads(frame, buffers=contents)

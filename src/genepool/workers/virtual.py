@@ -15,6 +15,7 @@ from jax import Array
 
 from genepool.errors import UserError
 from genepool.parts import part
+from genepool.protocols import Workers
 from genepool.types import Candidate, LearningResult, Outcome
 
 LEARNER = -1  # stands for the learner where workers have numbers
@@ -47,7 +48,7 @@ class VirtualWorkers:
     end at the same time come back in the order in which they began.
     """
 
-    def __init__(self, workers: Any, count: int, costs: Costs):
+    def __init__(self, workers: Workers, count: int, costs: Costs):
         if count < 1:
             raise UserError("a simulated clock needs 1 worker or more")
         self.workers = workers
@@ -149,11 +150,11 @@ class RecordedWorkers:
 
     name = "recorded"
 
-    def __init__(self, workers: Any, events: Iterable[str | Sequence[str]]):
+    def __init__(self, workers: Workers, events: Iterable[str | Sequence[str]]):
         self.workers = workers
         self._events: deque[str] = deque()
-        for event in events:
-            self._events.extend([event] if isinstance(event, str) else [*event, END_OF_ROUND])
+        for entry in events:  # a string is one event, a list holds all events of a round
+            self._events.extend([entry] if isinstance(entry, str) else [*entry, END_OF_ROUND])
         self._event_number = 1  # the next event's, for messages
         self._round_ended = False  # whether `next` has returned None for the end of the round
         self._outcomes: dict[int, Outcome] = {}  # by the candidate's number

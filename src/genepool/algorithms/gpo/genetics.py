@@ -35,9 +35,16 @@ class CrossoverState(eqx.Module):
     selectors: Selector | None  # [m]
     students: Student | None  # [m]
 
+    @property
+    def children(self) -> StochasticPolicy:
+        """[m]: the policies of the students."""
+        assert self.students is not None
+        return self.students.policy
+
     def expert(self, crossover: StateSpace, policies: StochasticPolicy, slot: int) -> Expert:
         """The expert of this couple: it follows one parent or the other, state by state."""
         x, y = (trees.take(policies, parent) for parent in self.couples[slot])
+        assert self.selectors is not None
         return Expert(trees.take(self.selectors, slot), x, y, crossover.choice)
 
     def stronger(self, fitness: np.ndarray) -> np.ndarray:
@@ -124,9 +131,11 @@ def imitate_experts(
     count: int,
 ) -> CrossoverState:
     """The students after they imitated their experts in the first `count` states that were collected."""
+    students = state.students
+    assert students is not None
 
     def learn(slot: int) -> Student:
-        student = trees.take(state.students, slot)
+        student = trees.take(students, slot)
         expert = state.expert(crossover, policies, slot)
         k_slot = jax.random.fold_in(key, slot)
         return crossover.imitate(k_slot, student, expert, data.states[slot], data.uniform[slot], count)[0]
@@ -144,7 +153,7 @@ def plain_children(
     """Children that need no expert: a mixture of the parents' weights, or a copy of the stronger parent."""
     if crossover is None:
         return trees.stack([trees.take(policies, parent) for parent in state.stronger(fitness)])
-    children = []
+    children: list[StochasticPolicy] = []
     for slot, couple in enumerate(state.couples):
         parents = (trees.take(policies, parent) for parent in couple)
         children.append(crossover.child(jax.random.fold_in(key, slot), *parents))
@@ -153,7 +162,11 @@ def plain_children(
 
 def children_as_members(members: Member, children: StochasticPolicy, stronger: np.ndarray) -> Member:
     """The children with a new optimiser, and with the critic and the penalty of the stronger parent."""
-    inherited = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[stronger]), members)
+
+    def of_stronger(leaf: Array) -> Array:
+        return jnp.asarray(np.asarray(leaf)[stronger])
+
+    inherited = jax.tree.map(of_stronger, members)
     optimiser = jax.tree.map(jnp.zeros_like, members.optimiser)
     return replace(inherited, policy=jax.tree.map(jnp.asarray, children), optimiser=optimiser)
 
@@ -163,11 +176,18 @@ def _kl_matrix(policies: StochasticPolicy, states: Array) -> Array:
     slots = jnp.arange(states.shape[0])
 
     def distribution(policy: Array, at: Array) -> Normal | Categorical:
-        return jax.tree.map(lambda leaf: leaf[policy], policies).distribution(states[at])
+        def pick(leaf: Array) -> Array:
+            return leaf[policy]
+
+        return jax.tree.map(pick, policies).distribution(states[at])
 
     def row(i: Array) -> Array:
         own = distribution(i, i)
-        return jax.lax.map(lambda j: jnp.mean(own.kl(distribution(j, i))), slots)
+
+        def kl(j: Array) -> Array:
+            return jnp.mean(own.kl(distribution(j, i)))
+
+        return jax.lax.map(kl, slots)
 
     return jax.lax.map(row, slots)
 

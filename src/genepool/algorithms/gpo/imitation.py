@@ -5,7 +5,7 @@ parent that the binary policy chooses. Then the child learns from the expert by 
 """
 
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from jax import Array
 
 from genepool import trees
 from genepool.errors import UserError, check_at_least
-from genepool.networks import VNetwork
+from genepool.networks import Linear, VNetwork
 from genepool.networks.stochastic import Scale, StochasticPolicy
 from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
@@ -148,9 +148,9 @@ class ParameterSpace:
         """Every weight, unit or layer from one of the parents."""
         rng = trees.host_random(key)
 
-        def layer(a: Any, b: Any) -> Any:
-            units = {"weight": None, "unit": (a.bias.shape[-1],), "layer": ()}[self.granularity]
-            coins = None if units is None else rng.random(units) < 0.5
+        def layer(a: Linear, b: Linear) -> Linear:
+            units = (a.bias.shape[-1],) if self.granularity == "unit" else ()
+            coins = None if self.granularity == "weight" else rng.random(units) < 0.5
 
             def mix(u: Array, v: Array) -> np.ndarray:
                 return np.where(rng.random(np.shape(u)) < 0.5 if coins is None else coins, u, v)
@@ -159,7 +159,7 @@ class ParameterSpace:
 
         hidden = tuple(layer(a, b) for a, b in zip(x.hidden, y.hidden, strict=True))
         child = eqx.tree_at(lambda p: (p.hidden, p.output), x, (hidden, layer(x.output, y.output)))
-        if x.log_std is None:
+        if x.log_std is None or y.log_std is None:  # both are of one kind
             return child
         coins = rng.random(() if self.granularity == "layer" else x.log_std.shape) < 0.5
         return eqx.tree_at(lambda p: p.log_std, child, np.where(coins, x.log_std, y.log_std))
@@ -231,7 +231,7 @@ def _imitate(
         p = share[rows]
         return jnp.mean(p * child.kl(of_x.take(rows)) + (1.0 - p) * child.kl(of_y.take(rows)))  # equation 2
 
-    def step(k: Array, carry: tuple[Any, Any, Array]) -> tuple[Any, Any, Array]:
+    def step(k: Array, carry: tuple[StochasticPolicy, AdamState, Array]) -> tuple[StochasticPolicy, AdamState, Array]:
         value, gradient = jax.value_and_grad(loss)(carry[0], batches[k])
         return *adam.step(carry[0], gradient, carry[1]), value
 

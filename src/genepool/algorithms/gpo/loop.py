@@ -88,6 +88,11 @@ class GPO:
     def _discrete(self) -> bool:
         return self.task.spaces.first is not None
 
+    @property
+    def _state_space(self) -> StateSpace:
+        assert isinstance(self.crossover, StateSpace)  # no other crossover has experts and students
+        return self.crossover
+
     def settings(self) -> dict[str, Any]:
         """What the reader wants to know first."""
         own = {"mutation": type(self.mutation).__name__, "population": self.population, "batch": self.batch}
@@ -100,7 +105,9 @@ class GPO:
         members = [self._new_member(jax.random.fold_in(key, slot)) for slot in range(m)]
         crossover = data = None
         if self.crossovers:
-            played = min(self.crossover.iterations, self.iterations) * self.batch if self._collections else 0
+            played = 0
+            if isinstance(self.crossover, StateSpace):
+                played = min(self.crossover.iterations, self.iterations) * self.batch
             crossover = genetics.new_crossover_state(key, self.crossover, members[0].policy, m)
             data = genetics.new_crossover_data(m, played, sum(self._collections), sizes[0])
         return new_state(members, self.batch, *sizes, crossover, data)
@@ -155,17 +162,21 @@ class GPO:
         if not learner.imitates:
             return "fitness", trees.take(policies, slot)
         if learner.imitation == 0:
-            return "expert", learner.crossover.expert(self.crossover, policies, slot)
-        return "student", trees.take(learner.crossover.students.policy, slot)
+            return "expert", learner.breeding.expert(self._state_space, policies, slot)
+        return "student", trees.take(learner.breeding.children, slot)
 
     def _ancestry(self, state: GPOState, slot: int) -> dict[str, Any]:
-        """The parents of a child, or the candidate that the policy was before its last mutation."""
+        """The numbers of the candidates that this policy was made from, and the operator that made it.
+
+        A child is made from the candidates of its two parents. A mutated policy is made from the candidate that held
+        it before the mutation. A new policy has neither parents nor operator.
+        """
         learner = state.learner
         if learner.are_children:
             operator = type(self.crossover).__name__ if self.crossover else "Copy"
-            parents = learner.crossover.couples[slot]
+            parents = learner.breeding.couples[slot]
             return {"parents": tuple(int(state.numbers[parent]) for parent in parents), "operators": (operator,)}
-        if state.numbers[slot] < 0:
+        if state.numbers[slot] < 0:  # no candidate has played for this policy yet
             return {}
         return {"parents": (int(state.numbers[slot]),), "operators": (type(self.mutation).__name__,)}
 
@@ -187,9 +198,8 @@ class GPO:
 
     def steps_owed(self, state: GPOState) -> int:
         """The gradient steps of each policy in the next `learn`. A phase without any counts as one."""
-        if not state.is_ready:
-            return 0
-        return self.mutation.steps if state.learner.phase == Phase.MUTATE else 1
+        owed = self.mutation.steps if state.learner.phase == Phase.MUTATE else 1
+        return owed if state.is_ready else 0
 
     def still_to_ask(self, state: GPOState) -> int:
         """The experts or students of the crossover that goes on."""
@@ -219,7 +229,7 @@ class GPO:
         learner = mutate(key, self.mutation, self.sharing, learner, state.batch)
         learner = replace(learner, iteration=learner.iteration + 1)
         ends = learner.iteration == self.iterations and learner.round < self.crossovers
-        return _enter(Phase.SELECT, learner) if ends else learner
+        return learner.entering(Phase.SELECT) if ends else learner
 
     def _select(self, key: Array, state: GPOState) -> GPOLearner:
         """SELECT: the couples that have a child."""
@@ -227,30 +237,29 @@ class GPO:
         left = 1.0 - float(learner.round) / max(1, self.crossovers - 1)
         known = state.scores[:, -1], learner.members.policy, state.batch.observation
         couples = genetics.select(key, self.selection, *known, left)
-        crossover = replace(learner.crossover, couples=couples)
-        return _enter(Phase.START_CROSSOVER, replace(learner, crossover=crossover))
+        return replace(learner, crossover=replace(learner.breeding, couples=couples)).entering(Phase.START_CROSSOVER)
 
     def _start_crossover(self, key: Array, state: GPOState) -> GPOLearner:
         """CROSSOVER begins: an expert and a student of each couple, or at once a child that needs none."""
         learner = state.learner
-        known = self.crossover, learner.crossover, learner.members.policy, state.scores[:, -1]
+        known = learner.breeding, learner.members.policy, state.scores[:, -1]
         if not isinstance(self.crossover, StateSpace):
-            return _breed(learner, genetics.plain_children(key, *known), state.scores[:, -1])
-        crossover = genetics.make_experts(key, *known, state.crossover_data)
-        return _enter(Phase.IMITATE, replace(learner, crossover=crossover, imitation=np.zeros((), np.int64)))
+            return _breed(learner, genetics.plain_children(key, self.crossover, *known), state.scores[:, -1])
+        crossover = genetics.make_experts(key, self.crossover, *known, state.breeding_data)
+        return replace(learner, crossover=crossover, imitation=np.zeros((), np.int64)).entering(Phase.IMITATE)
 
     def _imitate(self, key: Array, state: GPOState) -> GPOLearner:
         """CROSSOVER goes on: an iteration of DAgger. After the last one the students are the children."""
         learner = state.learner
-        crossover = learner.crossover
-        if learner.imitation > 0 or self.crossover.expert_alone:  # else the students play before they learn
+        crossover = learner.breeding
+        if learner.imitation > 0 or self._state_space.expert_alone:  # else the students play before they learn
             count = sum(self._collections[: int(learner.imitation) + 1])
-            known = self.crossover, crossover, learner.members.policy, state.crossover_data
+            known = self._state_space, crossover, learner.members.policy, state.breeding_data
             crossover = genetics.imitate_experts(key, *known, count)
         learner = replace(learner, crossover=crossover, imitation=learner.imitation + 1)
         if learner.imitation < len(self._collections):
             return learner
-        return _breed(learner, crossover.students.policy, state.scores[:, -1])
+        return _breed(learner, crossover.children, state.scores[:, -1])
 
     def best_member(self, state: GPOState) -> int:
         """The member that earned most in the latest iterations of the round.
@@ -259,7 +268,7 @@ class GPO:
         """
         means = state.mean_scores()
         if state.learner.are_children and not state.is_ready:
-            means = means[state.learner.crossover.couples].sum(axis=1)
+            means = means[state.learner.breeding.couples].sum(axis=1)
         return int(np.argmax(means))
 
     forget_workers = forget_workers
@@ -279,17 +288,13 @@ class GPO:
         own = {"round": int(learner.round) + 1, "iteration": mutations, "champion": self.best_member(state)}
         own |= {"updates": mutations * self.mutation.steps, "near": learner.shares_with.sum(axis=1).tolist()}
         if any(o.candidate.purpose == "expert" for o in outcomes) or (learner.round and not self._collections):
-            own["couples"] = learner.crossover.couples.tolist()
+            own["couples"] = learner.breeding.couples.tolist()
         figures = {name: learner.reports[:, k].tolist() for k, name in enumerate(Report._fields)}
         return own | {"beta": np.asarray(learner.members.beta).tolist()} | figures
 
 
-def _enter(phase: Phase, learner: GPOLearner) -> GPOLearner:
-    return replace(learner, phase=np.asarray(phase, np.int64))
-
-
 def _breed(learner: GPOLearner, children: StochasticPolicy, fitness: np.ndarray) -> GPOLearner:  # line 10
     """The children take the population's place, and the next round begins."""
-    members = genetics.children_as_members(learner.members, children, learner.crossover.stronger(fitness))
+    members = genetics.children_as_members(learner.members, children, learner.breeding.stronger(fitness))
     learner = replace(learner, members=members, round=learner.round + 1, iteration=np.zeros((), np.int64))
-    return _enter(Phase.MUTATE, learner)
+    return learner.entering(Phase.MUTATE)

@@ -30,7 +30,7 @@ def _store_trajectories(played: ParentTrajectories, iteration: int, observation:
     size = len(observation)
     begin = iteration * size % len(played.returns)
     part = slice(begin, begin + size)
-    begins = np.cumsum(outcome.lengths) - outcome.lengths
+    begins: np.ndarray = np.cumsum(outcome.lengths) - outcome.lengths
     returns = np.add.reduceat(outcome.transitions.reward.astype(np.float64), begins)
     played.observation[part] = observation
     played.returns[part] = np.repeat(returns, outcome.lengths)
@@ -47,6 +47,7 @@ def store_states(state: GPOState, slot: int, outcome: Outcome, frames: tuple[int
     begin = sum(frames[:collection])
     part = slice(begin, begin + frames[collection])
     candidate = outcome.candidate
+    assert candidate.noise is not None  # experts and students draw all their actions
     chooses = [noise[:steps, -1] for noise, steps in zip(candidate.noise, candidate.steps, strict=True)]
-    state.crossover_data.states[slot, part] = outcome.transitions.observation
-    state.crossover_data.uniform[slot, part] = np.concatenate(chooses)
+    state.breeding_data.states[slot, part] = outcome.transitions.observation
+    state.breeding_data.uniform[slot, part] = np.concatenate(chooses)

@@ -1,6 +1,7 @@
 """What changes while GPO trains: the population, its place in Algorithm 1, and what was played last."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import IntEnum
 
 import equinox as eqx
@@ -60,6 +61,16 @@ class GPOLearner(eqx.Module):
         """Whether the members were just bred and have not been mutated since."""
         return bool(self.round > 0 and self.iteration == 0)
 
+    @property
+    def breeding(self) -> CrossoverState:
+        """The crossover's state, of a population that has children."""
+        assert self.crossover is not None
+        return self.crossover
+
+    def entering(self, phase: Phase) -> "GPOLearner":
+        """The learner at the beginning of this phase."""
+        return replace(self, phase=np.asarray(phase, np.int64))
+
 
 class GPOState(eqx.Module):
     """Everything that training changes. `ask` and `tell` never write `learner`."""
@@ -72,11 +83,17 @@ class GPOState(eqx.Module):
     in_flight: InFlight
 
     @property
+    def breeding_data(self) -> CrossoverData:
+        """What was played for the crossover, of a population that has children."""
+        assert self.crossover_data is not None
+        return self.crossover_data
+
+    @property
     def is_ready(self) -> bool:
         """Whether what the phase needs was played."""
         population = len(self.numbers)
         collections = int(self.in_flight.told_count) // population
-        return not Phase(int(self.learner.phase)).needs_play or collections > self.learner.collections
+        return not Phase(int(self.learner.phase)).needs_play or bool(collections > self.learner.collections)
 
     def mean_scores(self) -> np.ndarray:
         """[m]: the mean over each policy's latest iterations; minus infinity if it has played none."""

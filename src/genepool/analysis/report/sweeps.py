@@ -50,7 +50,7 @@ def sweeps(group: TaskRuns) -> Drawing | None:
         return None
     figure, axes = panels(2 * len(found), width=5.0, height=3.4)
     rows = []
-    for k, (preset, path, points) in enumerate(found):
+    for k, (preset, setting, points) in enumerate(found):
         score = axes[2 * k]
         time = axes[2 * k + 1]
         values = [value for value, _ in points]
@@ -64,12 +64,12 @@ def sweeps(group: TaskRuns) -> Drawing | None:
         time.plot(values, seconds, "o-", color=shade)
         time.set_ylabel("seconds a generation")
         for one in (score, time):
-            one.set_xlabel(path)
+            one.set_xlabel(setting)
             one.set_title(preset)
             if min(values) > 0 and max(values) / min(values) > 20:
                 one.set_xscale("log")
         counts = [len(system.counted) for _, system in points]
-        rows += [(preset, path, *row) for row in zip(values, counts, means, *ends.T, seconds, strict=True)]
+        rows += [(preset, setting, *row) for row in zip(values, counts, means, *ends.T, seconds, strict=True)]
     return Drawing(
         "sweeps",
         "What a setting does",
@@ -81,15 +81,18 @@ def sweeps(group: TaskRuns) -> Drawing | None:
 
 
 def _swept(group: TaskRuns) -> Iterator[tuple[str, str, list[tuple[float, SystemRuns]]]]:
-    """Presets with three systems or more that differ in one number: the preset, its path, and the systems by it."""
+    """Presets with three systems or more that differ in one number.
+
+    Yields the preset, the setting with that number, and (value, system) in order of the value.
+    """
     for preset in dict.fromkeys(system.preset for system in group.systems):
         systems = [system for system in group.systems if system.preset == preset and len(final_scores(system))]
-        paths = {path for system in systems for path in system.settings}
-        if len(systems) < 3 or len(paths) != 1:
+        varied = {setting for system in systems for setting in system.settings}
+        if len(systems) < 3 or len(varied) != 1:
             continue
-        (path,) = paths
+        (setting,) = varied
         try:
-            values = [float(system.settings[path].removeprefix("ray:")) for system in systems]
+            values = [float(system.settings[setting].removeprefix("ray:")) for system in systems]
         except ValueError:
             continue
-        yield preset, path, sorted(zip(values, systems, strict=True), key=lambda point: point[0])
+        yield preset, setting, sorted(zip(values, systems, strict=True), key=lambda point: point[0])

@@ -17,7 +17,7 @@ from genepool.analysis.verify.published import PublishedNumber, numbers_for
 
 FINAL_HEAD = ("system", "whose", "seeds", "frames", "all frames", "mean", "spread", "median", "IQM")
 FINAL_HEAD += ("95 % interval of it", "to mind")
-MINUTES = ("minutes", "minutes mutate", "minutes crossover", "minutes select")  # the papers' metrics
+MINUTES = ("minutes", "minutes mutate", "minutes crossover", "minutes select")  # of a whole run, and of GPO's phases
 
 
 class Table(NamedTuple):
@@ -196,7 +196,10 @@ def ancestry_table(group: TaskRuns) -> Table | None:
 
 
 def time_table(group: TaskRuns) -> Table:
-    """Wall-clock minutes with the papers' (GPO Table 3). AES-RL's Table 1 is for `genepool simulate`."""
+    """Wall-clock minutes of our runs, and below them those that the papers print.
+
+    Of the papers only GPO's Table 3 is used. `genepool simulate` compares with the minutes in AES-RL's Table 1.
+    """
     rows = []
     for system in group.systems:
         frames = float(np.mean([run.frames[-1] for run in system.counted]))

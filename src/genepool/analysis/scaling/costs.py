@@ -14,7 +14,7 @@ from genepool.types import Candidate, Individual
 from genepool.workers.local import LocalWorkers
 from genepool.workers.virtual import Costs
 
-# the authors' machine, fitted to Table 1 for HalfCheetah: minutes per million steps, so microseconds * 60
+# the AES-RL authors' machine, fitted to their Table 1 for HalfCheetah: minutes per million steps, so microseconds * 60
 AUTHORS = Costs(critic=119 * 60e-6, actor=63 * 60e-6, environment=17 * 60e-6)
 
 

@@ -189,9 +189,11 @@ def _lessons(records: Sequence[dict[str, Any]]) -> float:
 
 
 def _compiling(records: Sequence[dict[str, Any]]) -> float:
-    """Seconds that the first generation of a kind took longer than the others of its kind.
+    """Estimated seconds that JAX spent compiling during these generations.
 
-    The kinds are generations without learning, with it, and with lessons.
+    The first generation of each kind compiles, so it takes longer than the median of the others of its kind.
+    A kind is: with or without gradient steps of the learner, and with or without lessons. A lesson is the gradient
+    steps that an individual takes before it acts.
     """
     kinds: dict[tuple[bool, bool], list[float]] = {}
     for record, steps in zip(records, _updates(records), strict=True):

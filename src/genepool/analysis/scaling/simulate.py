@@ -23,7 +23,7 @@ from genepool.workers.virtual import Costs, VirtualWorkers
 
 MOST_CANDIDATES = 2_000  # simulated; if episodes are short, frames and warm-up shrink in proportion
 
-# Table 1, minutes per million frames. It does not say how P-CEM-RL's critic is scheduled
+# AES-RL's Table 1, minutes per million frames. It does not say how P-CEM-RL's critic is scheduled
 PUBLISHED = {
     task: {("CEM-RL", 1): serial, ("P-CEM-RL", 5): parallel, ("AES-RL", 5): five, ("AES-RL", 9): nine}
     for task, serial, parallel, five, nine in (

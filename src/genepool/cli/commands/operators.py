@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
         folder.mkdir(parents=True, exist_ok=True)
         _introduce(console, study_input)
-        breeding_frames = frames_to_breed(study_input, pairs)
+        breeding_frames = frames_to_breed(study_input, pairs)  # GPO's crossover plays episodes to train a child
         breeding = f", and {breeding_frames:,} frames to breed by" if breeding_frames else ""
         console.print(f"playing {episodes_of(study_input, pairs, episodes, sigmas):,} episodes{breeding}")
         done = run_study(study_input, pairs, episodes, seed, sigmas, fittest)

@@ -24,15 +24,15 @@ def main(argv: list[str]) -> int:
     ) -> int:
         """Simulate how long a million frames take on each number of workers, and how long the workers wait.
 
-        The schedules are the real ones, on a simulated clock. The costs of a critic step, an actor step and an
-        environment step are first measured on this machine, with one thread each.
+        The schedules are the real ones, on a simulated clock. Unless --costs is authors, the costs of a critic step,
+        an actor step and an environment step are first measured on this machine, with one thread each.
 
         Args:
-            preset: The system. The systems that AES-RL's Table 1 compares it with are simulated too.
+            preset: The system. Those before it in the order cem-rl, p-cem-rl, aes-rl are simulated too.
             task: The task, whose episode lengths are measured.
             workers: Numbers of workers, with commas.
-            frames: Frames to simulate.
-            costs: The steps' costs: measured here, or fitted to the authors' machine from their Table 1.
+            frames: Frames to simulate. The times shown are per million frames.
+            costs: The steps' costs: measured here, or fitted to AES-RL's Table 1, so its authors' machine's.
             out: The PNG to write.
         """
         from genepool.analysis.scaling import report

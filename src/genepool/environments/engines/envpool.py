@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import envpool
 import numpy as np
@@ -21,6 +22,7 @@ class EnvPoolEngine:
     def __init__(self, id: str):
         spec = envpool.make_spec(id)
         self._id = id
+        self._pool: Any = None  # EnvPool makes its class when it is first needed
         self._limit = spec.config.max_episode_steps
         self._action_dtype = spec.action_space.dtype
 
@@ -37,6 +39,7 @@ class EnvPoolEngine:
         keys = list(self._pool._state_keys)
         self._wanted = [keys.index(name) for name in ("reward", "done")]
         given = [key for key in keys if key.partition(":")[0] == "obs"]
+        # of DM Control's tasks, only the parts that DM Control itself shows
         self._parts = [keys.index(key) for key in dm_control.shown(self._id, given, "obs:")]
         return self.restart(np.arange(n, dtype=np.int32))
 
@@ -94,7 +97,7 @@ def spaces(id: str) -> Spaces:
                 f"EnvPool's {id} has Discrete actions: choose classic control or Box2D, or a task with Box actions"
             )
         parts = [observation]
-        if _of_dm_control(id):
+        if _of_dm_control(id):  # a dictionary of parts: those that DM Control itself shows are kept
             parts = [observation[name] for name in dm_control.shown(id, list(observation))]
         return flat_spaces(parts, action, spec.config.max_episode_steps, id)
 

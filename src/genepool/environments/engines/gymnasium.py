@@ -120,7 +120,7 @@ def arguments(id: str) -> list[str]:
     """The names of an environment's arguments, with those of its base classes."""
     creator = gymnasium.spec(id).entry_point
     creator = load_env_creator(creator) if isinstance(creator, str) else creator
-    makers = [kind.__init__ for kind in creator.__mro__[:-1]] if isinstance(creator, type) else [creator]
+    makers: list[Any] = [kind.__init__ for kind in creator.__mro__[:-1]] if isinstance(creator, type) else [creator]
     return [name for maker in makers for name in inspect.signature(maker).parameters]
 
 

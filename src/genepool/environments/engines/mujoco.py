@@ -27,7 +27,7 @@ class MuJoCoEngine:
     """A batch of one robot. Every episode starts as Gymnasium's with the same seed."""
 
     def __init__(self, id: str):
-        self._robot, self._resets = _robot(id)
+        self._robot, self._reset_lock = _robot(id)
         self._evaluate = TASKS[id](self._robot)
         self._data = [mujoco.MjData(self._robot.model)]
         self._rollout = Rollout(nthread=0)  # in the calling thread
@@ -44,7 +44,11 @@ class MuJoCoEngine:
         return np.stack([self._reset(k) for k in which])
 
     def _reset(self, k: int, seed: int | None = None) -> np.ndarray:
-        with self._resets:
+        """Start an episode of index k. Without a seed its random numbers continue.
+
+        All engines of a task share one robot, so each index keeps its own state and random generator.
+        """
+        with self._reset_lock:
             if seed is None:
                 self._robot.np_random = self._generators[k]
             observation, _ = self._robot.reset(seed=seed)
@@ -89,7 +93,8 @@ class MuJoCoEngine:
 
     def close(self) -> None:
         """Free the states."""
-        self._states = self._live = None
+        self._states = np.empty((0, 0))
+        self._live = None
 
 
 @lru_cache(maxsize=16)
@@ -130,9 +135,10 @@ def _walker(robot: Any, most: float) -> StepFunction:
 
 
 def _pole(robot: Any) -> StepFunction:
-    """InvertedPendulum: the reward is one for every step but the last."""
+    """InvertedPendulum: the reward is one for every step, but zero for the step in which the pole falls."""
 
     def evaluate(before: np.ndarray, after: np.ndarray, actions: np.ndarray) -> StepResult:
+        # the columns of a state: time, the cart's position, the pole's angle, the two velocities
         upright = np.abs(after[:, 2]) <= 0.2
         return after[:, 1:], upright.astype(float), ~upright
 

@@ -1,6 +1,6 @@
 """The discrete cyclic MDP of ESAC (Fig. 2): three states on a ring; only steps clockwise are rewarded."""
 
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -10,7 +10,7 @@ CLOCKWISE, ANTICLOCKWISE, STAY = range(3)
 MOVES = (1, -1, 0)
 
 
-class CyclicMDP(gymnasium.Env):
+class CyclicMDP(gymnasium.Env[np.ndarray, Any]):
     """S0 -> S1 -> S2 -> S0: a step clockwise earns 1. Others earn -1 and end the episode. Observations are one-hot.
 
     The return is 2000 for walking clockwise always, and j - 2 if step j is the first that does not. In the authors'
@@ -24,13 +24,15 @@ class CyclicMDP(gymnasium.Env):
         self.lap_reward = float(lap_reward)
         self.horizon = horizon
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start in S0."""
         super().reset(seed=seed)
         self._state = self._steps = 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Walk clockwise, or end."""
         wrong = bool(action != CLOCKWISE)
         reward = -1.0 if wrong else self.lap_reward if self._state == 2 else 1.0
@@ -44,4 +46,4 @@ class CyclicMDP(gymnasium.Env):
         return one_hot
 
 
-gymnasium.register(ID, entry_point=CyclicMDP, max_episode_steps=2000)
+gymnasium.register(ID, entry_point=cast(Any, CyclicMDP), max_episode_steps=2000)  # Gymnasium's type wants **kwargs

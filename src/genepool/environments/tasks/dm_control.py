@@ -59,11 +59,11 @@ def _models(id: str, assets: Path) -> dict[Path, str | None]:
     def is_own(path: Path) -> bool:
         return id.lower().startswith(path.stem.replace("_", "").lower().removesuffix("assets"))
 
-    def one_pixel(texture: re.Match) -> str:
+    def one_pixel(texture: re.Match[str]) -> str:
         return re.sub(r'(width|height)="\d+"', r'\1="1"', texture[0])
 
     paths = [path for path in (assets / MODELS).iterdir() if is_own(path)]
-    models = {}
+    models: dict[Path, str | None] = {}
     for path in (*paths, *(assets / MODELS / "common").iterdir()):
         text = path.read_text() if path.suffix == ".xml" else ""
         plain_text = re.sub(r"<texture[^>]*>", one_pixel, text)

@@ -6,7 +6,7 @@ The same tasks with rllab's rewards and ends are in `rllab.py`.
 import math
 import warnings
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import mujoco
@@ -16,6 +16,15 @@ from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.envs.mujoco.walker2d_v5 import Walker2dEnv
 
 from genepool.environments.tasks.terrain import CELLS, SIDE, terrain
+
+if TYPE_CHECKING:
+    from gymnasium.envs.mujoco import MujocoEnv
+
+    class _Robot(MujocoEnv, gymnasium.utils.EzPickle):  # `Hills` stands before one of these
+        pass
+
+else:
+    _Robot = object
 
 FLOOR = "floor"  # the name of the ground in all of Gymnasium's models
 DOWN = np.array([0.0, 0.0, -1.0])
@@ -90,7 +99,7 @@ class Ground:
             qpos[0] = math.remainder(qpos[0], SIDE)
 
 
-class Hills:
+class Hills(_Robot):
     """Puts one of Gymnasium's robots on hills. All its other arguments are Gymnasium's.
 
     The terrain is made from `terrain_seed`, not from an episode's seed, so it belongs to the task. Where Gymnasium
@@ -101,7 +110,7 @@ class Hills:
 
     def __init__(self, *, difficulty: float = 1.0, terrain_seed: int = 0, **options: Any):
         self._terrain = difficulty, terrain_seed
-        super().__init__(**followed(options))
+        super().__init__(**followed(options))  # unless the options name another camera, it follows the robot
         self._ground = Ground(self.model, self.data)
         own = {"difficulty": difficulty, "terrain_seed": terrain_seed}
         gymnasium.utils.EzPickle.__init__(self, **own, **options)
@@ -109,7 +118,8 @@ class Hills:
     def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
         return compiled(raised(mujoco.MjSpec.from_file(self.fullpath), *self._terrain), self.width, self.height)
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    # Gymnasium's robots do not say what they return, and for those that cannot fall False is inferred, not bool
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.float64, Any, Any, dict[str, Any]]:
         """As Gymnasium's, on the ring."""
         answer = super().step(action)
         self._ground.lap(self.data.qpos)

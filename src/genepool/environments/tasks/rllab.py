@@ -6,7 +6,7 @@ changes in them are undone here. What still differs is MuJoCo, 1.31 in rllab, wi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import gymnasium
 import mujoco
@@ -19,6 +19,7 @@ from genepool.environments.tasks.hills import Ground, compiled, followed, raised
 HORIZON = 512  # GPO's T
 HILLY = ("HalfCheetah", "Walker2d", "Hopper")
 EULER = mujoco.mjtIntegrator.mjINT_EULER
+METADATA = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"]}
 RK4 = mujoco.mjtIntegrator.mjINT_RK4
 
 
@@ -29,7 +30,7 @@ class RllabEnv(MujocoEnv, EzPickle):
     during the step. If `difficulty` is above 0, three of the robots run over hills, see `hills.Hills`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"]}
+    metadata: dict[str, Any] = METADATA
 
     def __init__(self, robot: str, *, difficulty: float = 0.0, terrain_seed: int = 0, **options: Any):
         if difficulty and robot not in HILLY:
@@ -37,10 +38,12 @@ class RllabEnv(MujocoEnv, EzPickle):
         EzPickle.__init__(self, robot, difficulty=difficulty, terrain_seed=terrain_seed, **options)
         self._robot = ROBOTS[robot]
         self._terrain = (difficulty, terrain_seed)
-        MujocoEnv.__init__(self, self._robot.file, self._robot.frames, None, **followed(options))
+        with_camera = followed(options)  # unless the options name another camera, it follows the robot
+        MujocoEnv.__init__(self, self._robot.file, self._robot.frames, None, **with_camera)
         self.metadata = {**self.metadata, "render_fps": round(1.0 / self.dt)}
         data = self.data
         torso = 1
+        # views of the simulation: MuJoCo updates them in place
         self.qpos = data.qpos
         self.qvel = data.qvel
         self.ctrl = data.ctrl
@@ -48,7 +51,7 @@ class RllabEnv(MujocoEnv, EzPickle):
         self.com = data.subtree_com[torso]
         self.velocity = data.subtree_linvel[torso]
         self.rotation = data.xmat[torso]
-        self.contact = np.zeros_like(data.cfrc_ext)
+        self.contact = np.zeros_like(data.cfrc_ext)  # no view: the forces, clipped by `_observation`
         self._ground = Ground(self.model, data)
         if self._robot.pose:
             self.init_qpos = np.array(self._robot.pose)
@@ -61,6 +64,7 @@ class RllabEnv(MujocoEnv, EzPickle):
         self._robot.change(spec)
         return compiled(raised(spec, *self._terrain), self.width, self.height)
 
+    # pyrefly: ignore[bad-override]  # MujocoEnv says np.float64, but a reward is SupportsFloat in gymnasium.Env
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Act, then observe positions and velocities and all that is computed from them."""
         self.ctrl[:] = action
@@ -229,5 +233,6 @@ TASKS = {
     **{f"{robot}Rllab-v0": {"robot": robot} for robot in ROBOTS},
     **{f"{robot}HillyRllab-v0": {"robot": robot, "difficulty": 1.0} for robot in HILLY},
 }
+_make = cast(Any, RllabEnv)  # Gymnasium's type wants **kwargs alone
 for _id, _given in TASKS.items():
-    gymnasium.register(_id, entry_point=RllabEnv, kwargs=_given, max_episode_steps=HORIZON)
+    gymnasium.register(_id, entry_point=_make, kwargs=_given, max_episode_steps=HORIZON)

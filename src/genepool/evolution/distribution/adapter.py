@@ -24,7 +24,7 @@ class VectorEvolverState(eqx.Module):
     """The strategy's state, the last newcomer, and returns of the mean."""
 
     strategy_state: Any
-    template: Any  # an actor, for its structure and shapes alone
+    template: Actor  # for its structure and shapes alone
     newcomer: np.ndarray  # [d]: the vector that was injected last
     newcomer_waits: np.ndarray  # whether the newcomer is still to be handed out
     mean_returns: np.ndarray  # [MAX_MEAN_RETURNS]: of the current mean, newest first; the unused rest is NaN
@@ -35,7 +35,7 @@ class VectorEvolverState(eqx.Module):
 class VectorEvolver:
     """A strategy as an evolver. A strategy of the user's own may omit the flags."""
 
-    strategy: Strategy
+    strategy: Strategy[Any]
 
     @property
     def population(self) -> int:
@@ -152,7 +152,7 @@ class VectorEvolver:
         return report | self.strategy.report(state.strategy_state)
 
 
-def adapted(evolver: Any) -> Evolver:
+def adapted(evolver: Any) -> Evolver[Any]:
     """The part itself if it is an evolver. If it is a strategy, the evolver made of it. Anything else is refused."""
     is_strategy = hasattr(evolver, "mean") and not hasattr(evolver, "inject")
     methods = STRATEGY if is_strategy else EVOLVER

@@ -196,6 +196,7 @@ class AsynchronousES:
 
     def tell(self, key: Array, state: AsynchronousState, results: Results) -> AsynchronousState:
         """Apply both rules to each result in turn. A result that is not finite is skipped."""
+        assert results.reference is not None  # `needs_reference` says so
         for z, fitness, reference in zip(results.vectors, results.fitness, results.reference, strict=True):
             if math.isfinite(fitness) and math.isfinite(reference) and np.isfinite(z).all():
                 state = self._moved(state, z, float(fitness), float(reference))

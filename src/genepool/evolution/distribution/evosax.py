@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -110,16 +111,16 @@ class Evosax:
 
 
 class _Compiled(NamedTuple):
-    init: Callable
-    ask: Callable
-    tell: Callable
+    init: Callable[[Array, np.ndarray], Any]
+    ask: Callable[[Array, Any], tuple[Array, Any]]
+    tell: Callable[[Array, np.ndarray, np.ndarray, Any], Any]
 
 
 def _host(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
 
 
-def _algorithms() -> Any:
+def _algorithms() -> ModuleType:
     try:
         return importlib.import_module("evosax.algorithms")
     except ImportError:
@@ -135,7 +136,7 @@ def _compiled(settings: Evosax, dimension: int) -> _Compiled:
         raise UserError(
             f"evosax has no strategy {settings.strategy!r}: take one of its list of algorithms, such as Sep_CMA_ES"
         )
-    options = {"population_size": settings.population, "solution": np.zeros(dimension, np.float32)}
+    options: dict[str, Any] = {"population_size": settings.population, "solution": np.zeros(dimension, np.float32)}
     names = inspect.signature(kind).parameters
     if "optimizer" in names:
         options["optimizer"] = optax.adam(settings.rate)
@@ -154,8 +155,17 @@ def _compiled(settings: Evosax, dimension: int) -> _Compiled:
     params = strategy.default_params
     if hasattr(params, "std_init"):
         params = params.replace(std_init=settings.std)
-    return _Compiled(
-        jax.jit(lambda key, mean: strategy.init(key, mean, params)),
-        jax.jit(lambda key, state: strategy.ask(key, state, params)),
-        jax.jit(lambda key, vectors, loss, state: strategy.tell(key, vectors, loss, state, params)[0]),
-    )
+    return _with_params(strategy, params)
+
+
+def _with_params(strategy: Any, params: Any) -> _Compiled:
+    def init(key: Array, mean: Array) -> Any:
+        return strategy.init(key, mean, params)
+
+    def ask(key: Array, state: Any) -> tuple[Array, Any]:
+        return strategy.ask(key, state, params)
+
+    def tell(key: Array, vectors: Array, loss: Array, state: Any) -> Any:
+        return strategy.tell(key, vectors, loss, state, params)[0]
+
+    return _Compiled(jax.jit(init), jax.jit(ask), jax.jit(tell))

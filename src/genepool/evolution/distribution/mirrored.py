@@ -4,12 +4,12 @@ Salimans et al. 2017; Suri et al. 2020 (ESAC).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from genepool import trees
 from genepool.cores import map_on_cores
+from genepool.protocols import Actor
 
 
 def direction(seed: int, size: int) -> np.ndarray:
@@ -24,7 +24,7 @@ class Perturbation:
     seed: int
     scale: float  # sigma at the time of asking
 
-    def __call__(self, actor: Any) -> Any:
+    def __call__(self, actor: Actor) -> Actor:
         """The perturbed actor."""
         vector = trees.flat(actor)
         return trees.unflat(vector + np.float32(self.scale) * direction(self.seed, vector.size), actor)

@@ -23,6 +23,7 @@ from genepool.evolution.distribution.tuning import AutomaticMutationTuning, Line
 from genepool.evolution.genetic.crossover import ElementCopy, RowCopy
 from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
+from genepool.protocols import Actor, Critic
 from genepool.types import Candidate, Individual, Outcome
 
 KINDS = ("winner", "mother", "learner")  # the vector that a member is around; a winner's is its child with the mother
@@ -31,7 +32,7 @@ KINDS = ("winner", "mother", "learner")  # the vector that a member is around; a
 class OpenAIESState(eqx.Module):
     """The mother, the vectors that members are around, and the results of this generation so far."""
 
-    template: Any  # an actor, for its structure and shapes alone
+    template: Actor  # for its structure and shapes alone
     mother: Array  # theta_es
     optimiser: AdamState
     children: np.ndarray  # [w, d]: winners of the last generation, crossed with the mother
@@ -68,14 +69,12 @@ class OpenAIES:
     injected: int = 4  # k: pairs around the learner's actor, if there is a learner
     crossover: RowCopy | ElementCopy | None = field(default_factory=RowCopy)  # of a winner with the mother
     tuning: AutomaticMutationTuning | LinearTuning | None = field(default_factory=AutomaticMutationTuning)  # of sigma
-    tuned: Literal["phase", "interval"] = (
-        "phase"  # when sigma is tuned: after a learner's phase (paper), or at intervals
-    )
+    # when sigma is tuned: after a learner's phase (paper), or at intervals
+    tuned: Literal["phase", "interval"] = "phase"
     interval: int = 20_000  # nominal steps between two tunings, if sigma is tuned at intervals
     optimiser: Literal["adam", "plain"] = "adam"  # of the mother: Adam (code), or plain ascent (paper)
-    members: Literal["all", "mother"] = (
-        "all"  # the members whose returns move the mother: all (paper), or her own pairs
-    )
+    # the members whose returns move the mother: all (paper), or her own pairs
+    members: Literal["all", "mother"] = "all"
 
     def __post_init__(self):
         check_at_least(1, self, "pairs", "interval")
@@ -90,6 +89,7 @@ class OpenAIES:
                 "winners and injected learners must not be more than the pairs: "
                 f"{self.selected} + {self.injected} > {self.pairs}; take fewer of them, or more pairs"
             )
+        # The mother is the centre of the search. Pairs around winners' children and the learner leave fewer around her.
         if self.members == "mother" and self._around_mother == 0:
             raise UserError(
                 "only pairs around the mother are to move her, and there is none: take fewer winners, fewer injected "
@@ -140,15 +140,15 @@ class OpenAIES:
         return _with_new_directions(key, state)
 
     def ask(
-        self, key: Array, state: OpenAIESState, places: Sequence[int], critic: Any = None
+        self, key: Array, state: OpenAIESState, places: Sequence[int], critic: Critic | None = None
     ) -> tuple[list[Candidate], OpenAIESState]:
         """A member for each place. The two members of a pair follow each other.
 
         Places beyond a generation get further pairs around the same vectors. Members around the same vector carry the
         same actor object, so that it can be sent once.
         """
-        actors = {}
-        candidates = []
+        actors: dict[tuple[str, int], Actor] = {}
+        candidates: list[Candidate] = []
         for number, place in enumerate(places, int(state.handed)):
             pair, minus = divmod(number, 2)
             slot = pair % self.pairs
@@ -180,7 +180,9 @@ class OpenAIES:
         """The state in which the last pairs of this generation are around the clone of the learner."""
         return replace(state, newcomer=trees.flat(newcomer.actor), injected_now=np.asarray(self.injected > 0))
 
-    def tell(self, key: Array, state: OpenAIESState, outcomes: Sequence[Outcome], critic: Any = None) -> OpenAIESState:
+    def tell(
+        self, key: Array, state: OpenAIESState, outcomes: Sequence[Outcome], critic: Critic | None = None
+    ) -> OpenAIESState:
         """Record the outcomes in order. When a generation is complete, end it and begin the next."""
         outcomes = list(outcomes)
         ended = 0
@@ -197,11 +199,10 @@ class OpenAIES:
         """The state with the members' returns, and with those members that are among the best so far."""
         rows = state.rows.copy()
         count = int(state.count)
-        best = state.best.copy()
-        returns = state.best_returns.copy()
-        order = state.best_order.copy()
+        best, returns, order = state.best.copy(), state.best_returns.copy(), state.best_order.copy()
         for outcome in outcomes:
             perturbation = outcome.candidate.perturbation
+            assert isinstance(perturbation, Perturbation)  # `ask` gave it
             fitness = outcome.fitness
             rows[count] = perturbation.seed, perturbation.scale, KINDS.index(outcome.candidate.kind), fitness
             worst = np.lexsort((-order, returns))[0]  # of equal returns, the latest
@@ -274,11 +275,11 @@ class OpenAIES:
         sigma, bound = self.tuning.step(float(state.sigma), returns, centred_ranks(returns), self.pairs, self.rate)
         return replace(state, sigma=np.asarray(sigma), bound=np.asarray(bound))
 
-    def mother(self, state: OpenAIESState) -> Any:
+    def mother(self, state: OpenAIESState) -> Actor:
         """The mother's actor."""
         return trees.unflat(np.asarray(state.mother), state.template)
 
-    def champion(self, state: OpenAIESState) -> Any:
+    def champion(self, state: OpenAIESState) -> Actor:
         """The actor of the best member of the last generation. Without winners, the mother."""
         return trees.unflat(state.champion, state.template) if self.selected else self.mother(state)
 

@@ -1,8 +1,8 @@
 """What the strategies over flat vectors share: results and archives of them, elites and their weights, normal draws."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import Field, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -20,6 +20,25 @@ class Results(NamedTuple):
     vectors: np.ndarray  # [n, d]
     fitness: np.ndarray  # [n]
     reference: np.ndarray | None = None  # [n]: fitness of the mean that each was compared with
+
+
+class SampledState(Protocol):
+    """The state of a strategy that hands out the rows of a sample: a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def sample(self) -> np.ndarray:
+        """The sample, [N, d]."""
+        ...
+
+    @property
+    def handed(self) -> np.ndarray:
+        """How many of its rows were handed out."""
+        ...
+
+
+D = TypeVar("D", bound=SampledState)
 
 
 class ResultsArchive(eqx.Module):
@@ -40,7 +59,7 @@ def completed(archive: ResultsArchive, results: Results) -> tuple[list[tuple[np.
 
     A lesson that diverges leaves a vector that is not finite. The fitness of such a vector becomes NaN.
     """
-    populations = []
+    populations: list[tuple[np.ndarray, np.ndarray]] = []
     size = len(archive.fitness)
     count = int(archive.count)
     vectors = archive.vectors.copy()
@@ -73,9 +92,9 @@ def normal_sample(key: Array, mean: np.ndarray, variance: np.ndarray, n: int) ->
     return mean + np.sqrt(variance) * noise
 
 
-def hand_out(state: Any, n: int, resampled: Callable[[int], Any]) -> tuple[np.ndarray, Any]:
+def hand_out(state: D, n: int, resampled: Callable[[int], D]) -> tuple[np.ndarray, D]:
     """The next n rows of the state's sample, and the new state. After the last row of a sample, another is drawn."""
-    rows = []
+    rows: list[np.ndarray] = []
     for k in range(n):
         if int(state.handed) == len(state.sample):
             state = resampled(k)

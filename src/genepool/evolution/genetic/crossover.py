@@ -1,7 +1,7 @@
 """Crossover: two parents become children. RowCopy (ERL), ElementCopy (ESAC) and Distillation (PDERL, Algorithm 1)."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,12 @@ from jax import Array
 from genepool import buffer
 from genepool.errors import UserError, check_at_least
 from genepool.networks import Linear, NormalisedLinear
-from genepool.optimiser import Adam, adam_init
+from genepool.optimiser import Adam, AdamState, adam_init
 from genepool.parts import part
+from genepool.protocols import Actor, Critic
 from genepool.types import Individual
+
+T = TypeVar("T")
 
 
 @part
@@ -30,7 +33,9 @@ class RowCopy:
     children: ClassVar[int] = 2
     needs_critic: ClassVar[bool] = False
 
-    def __call__(self, key: Array, x: Individual, y: Individual, critic: Any = None) -> tuple[Individual, Individual]:
+    def __call__(
+        self, key: Array, x: Individual, y: Individual, critic: Critic | None = None
+    ) -> tuple[Individual, Individual]:
         """Two children: x with units of y, and y with units of x."""
         own, structure = jax.tree.flatten(x.actor, is_leaf=self._is_crossed_as_one)
         others = jax.tree.leaves(y.actor, is_leaf=self._is_crossed_as_one)
@@ -39,10 +44,10 @@ class RowCopy:
         first, second = (jax.tree.unflatten(structure, column) for column in zip(*pairs, strict=True))
         return Individual(first, x.memory), Individual(second, y.memory)
 
-    def _is_crossed_as_one(self, node: Any) -> bool:
+    def _is_crossed_as_one(self, node: object) -> bool:
         return self.moves != "rows" and isinstance(node, Linear | NormalisedLinear)
 
-    def _cross(self, key: Array, a: Any, b: Any) -> tuple[Any, Any]:
+    def _cross(self, key: Array, a: T, b: T) -> tuple[T, T]:
         """Two children of one array, or of one layer."""
         first = jax.tree.leaves(a)[0]
         units = first.shape[-1]
@@ -65,9 +70,9 @@ class RowCopy:
         return touched & heads, touched & ~heads
 
 
-def _mixed(mask: Array, own: Any, other: Any) -> Any:
+def _mixed(mask: Array, own: T, other: T) -> T:
     """A layer with the units of `mask` from the other parent. Units lie along the last axis."""
-    return jax.tree.map(lambda mine, theirs: jnp.where(mask, theirs, mine), own, other)
+    return jax.tree.map(partial(jnp.where, mask), other, own)
 
 
 @part
@@ -82,7 +87,9 @@ class ElementCopy:
         if not 0 <= self.share <= 1:
             raise UserError(f"share is {self.share}: the share of weights to exchange must lie between 0 and 1")
 
-    def __call__(self, key: Array, x: Individual, y: Individual, critic: Any = None) -> tuple[Individual, Individual]:
+    def __call__(
+        self, key: Array, x: Individual, y: Individual, critic: Critic | None = None
+    ) -> tuple[Individual, Individual]:
         """Two children: x with weights of y, and y with weights of x."""
         leaves, structure = jax.tree.flatten(x.actor)
         keys = jax.random.split(key, len(leaves))
@@ -93,7 +100,7 @@ class ElementCopy:
         return Individual(first, x.memory), Individual(second, y.memory)
 
 
-def imitation_targets(x: Individual, y: Individual, critic: Callable[[Array, Array], Array], states: Array) -> Array:
+def imitation_targets(x: Individual, y: Individual, critic: Critic, states: Array) -> Array:
     """In each state, the action of the parent that the critic prefers. A tie or a NaN prefers y."""
     a_x = x.actor(states)
     a_y = y.actor(states)
@@ -123,17 +130,18 @@ class Distillation:
         check_at_least(1, self, "batch_size")
         check_at_least(0, self, "epochs")
 
-    def __call__(self, key: Array, x: Individual, y: Individual, critic: Callable) -> tuple[Individual]:
+    def __call__(self, key: Array, x: Individual, y: Individual, critic: Critic | None) -> tuple[Individual]:
         """The child of x, the fitter, and y."""
+        assert critic is not None  # `needs_critic` says so
         k_memory, k_start, k_batches = jax.random.split(key, 3)
         memory = buffer.inherit(k_memory, x.memory, y.memory)  # 1-3
         states = memory.data.observation
         targets = imitation_targets(x, y, critic, states)
         from_x = {"better": True, "worse": False, "random": jax.random.bernoulli(k_start)}[self.child_starts_from]
-        child = jax.tree.map(lambda a, b: jnp.where(from_x, a, b), x.actor, y.actor)  # 4
+        child = jax.tree.map(partial(jnp.where, from_x), x.actor, y.actor)  # 4
         adam = Adam(self.learning_rate)
 
-        def step(i, carry):
+        def step(i: int | Array, carry: tuple[Actor, AdamState]) -> tuple[Actor, AdamState]:
             child, optimiser = carry
             rows = buffer.sample(jax.random.fold_in(k_batches, i), memory, (self.batch_size,))  # 7
             gradient = jax.grad(self.loss)(child, states[rows], targets[rows])
@@ -142,7 +150,7 @@ class Distillation:
         child, _ = jax.lax.fori_loop(0, self.steps(memory.size), step, (child, adam_init(child)))  # 5-10
         return (Individual(child, memory),)
 
-    def loss(self, mu: Callable, states: Array, targets: Array) -> Array:
+    def loss(self, mu: Actor, states: Array, targets: Array) -> Array:
         """L(C): the distance to the targets, and an L2 term that keeps the output tanh from saturating."""
         actions = mu(states)
         l2 = jnp.sum(actions**2) / (len(states) if self.l2_over == "batch" else actions.size)

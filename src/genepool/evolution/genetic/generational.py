@@ -31,6 +31,7 @@ from genepool.evolution.genetic.shared import (
     with_rows,
 )
 from genepool.parts import part
+from genepool.protocols import Actor, Critic
 from genepool.types import Candidate, Individual, Outcome, Population
 
 
@@ -49,7 +50,7 @@ class GenerationalGAState(eqx.Module):
     number: np.ndarray  # [N]: candidate number of each slot, -1 if it was not tried yet
     from_learner: np.ndarray  # [N] bool: a clone of the learner was tried in this slot
     # the generation before
-    champion: Callable
+    champion: Actor
     top: np.ndarray  # the slot of the champion's untouched copy
     fitness: np.ndarray  # [N]
     fate: np.ndarray  # fate of the learner's clone: an index into FATES, -1 if there was none
@@ -118,14 +119,14 @@ class GenerationalGA:
         )
 
     def ask(
-        self, key: Array, state: GenerationalGAState, places: Sequence[int], critic: Callable | None
+        self, key: Array, state: GenerationalGAState, places: Sequence[int], critic: Critic | None
     ) -> tuple[list[Candidate], GenerationalGAState]:
         """The members of these places, up to the first place of a later generation.
 
         The key and the critic are not used: `tell` made the members when it got the last outcome of a generation.
         """
         current = int(state.generation)
-        candidates = []
+        candidates: list[Candidate] = []
         for place in places:
             generation, slot = divmod(place, self.population)
             if generation > current:
@@ -146,12 +147,12 @@ class GenerationalGA:
             else tuple(operator_name(operator) for operator, was in done if was),
         )
 
-    def upcoming(self, state: GenerationalGAState, n: int) -> list[Callable]:
+    def upcoming(self, state: GenerationalGAState, n: int) -> list[Actor]:
         """The actors of the first n members that were not tried yet, as NumPy views."""
         return [trees.take(state.members.actor, slot) for slot in np.flatnonzero(~state.tried)[:n]]
 
     def tell(
-        self, key: Array, state: GenerationalGAState, outcomes: Sequence[Outcome], critic: Callable | None
+        self, key: Array, state: GenerationalGAState, outcomes: Sequence[Outcome], critic: Critic | None
     ) -> GenerationalGAState:
         """The state with these outcomes. The last one of a generation makes the next generation, with this key."""
         if not outcomes:
@@ -179,7 +180,7 @@ class GenerationalGA:
             from_learner=with_rows(state.from_learner, slots, [o.candidate.origin == "learning" for o in outcomes]),
         )
 
-    def _next_generation(self, key: Array, state: GenerationalGAState, critic: Callable | None) -> GenerationalGAState:
+    def _next_generation(self, key: Array, state: GenerationalGAState, critic: Critic | None) -> GenerationalGAState:
         k_select, k_distance, k_cross, k_mutate = jax.random.split(key, 4)
         rng = trees.host_random(k_select)
         tried = Population(state.members, state.tried_fitness)
@@ -217,7 +218,7 @@ class GenerationalGA:
         )
 
     def _cross(
-        self, key: Array, tried: Individual, source: np.ndarray, matches: Sequence[Match], critic: Callable | None
+        self, key: Array, tried: Individual, source: np.ndarray, matches: Sequence[Match], critic: Critic | None
     ) -> tuple[Individual, np.ndarray, np.ndarray]:
         """The members after crossover, which of them are children, and the slots of all parents."""
         members = [trees.take(tried, slot) for slot in source]
@@ -269,7 +270,7 @@ class GenerationalGA:
         order = np.lexsort((fitness, spared, state.tried))  # the last key counts first
         return int(order[0])
 
-    def champion(self, state: GenerationalGAState) -> Callable:
+    def champion(self, state: GenerationalGAState) -> Actor:
         """The actor of the fittest of the last generation. In the first generation, the first actor."""
         return state.champion
 

@@ -1,7 +1,6 @@
 """Mutation: a parent becomes a child. Gaussian (ERL) and Proximal (PDERL, Algorithm 2)."""
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -12,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from genepool import buffer
 from genepool.errors import check_at_least
 from genepool.parts import part
+from genepool.protocols import Actor
 from genepool.types import Individual
 
 
@@ -45,7 +45,7 @@ class Gaussian:
         real = (jnp.arange(most) < count) & chosen
         hits = jnp.zeros(weights.size, jnp.int32).at[picks].add(real).reshape(weights.shape)
 
-        def hit_once(carry):
+        def hit_once(carry: tuple[int | Array, Array]) -> tuple[int | Array, Array]:
             times, w = carry
             k_kind, k_noise = jax.random.split(jax.random.fold_in(k_hits, times))
             kind = jax.random.uniform(k_kind, w.shape)
@@ -59,7 +59,7 @@ class Gaussian:
         return jax.lax.while_loop(lambda carry: jnp.any(hits > carry[0]), hit_once, (0, weights))[1]
 
 
-def sensitivity(actor: Callable, states: Array, real: Array, reduce: str = "sum") -> Any:
+def sensitivity(actor: Actor, states: Array, real: Array, reduce: str = "sum") -> Any:
     """How much each weight moves the actions: s = sqrt(sum_k (sum_i grad mu(s_i)_k)^2), PDERL Eq. 1.
 
     `real` masks the rows of `states` that count. reduce="sum" is Eq. 1 (SM-G-SUM of Lehman et al. 2018).
@@ -68,17 +68,37 @@ def sensitivity(actor: Callable, states: Array, real: Array, reduce: str = "sum"
     """
     if reduce == "abs":
 
-        def add_state(total, row):
+        def add_state(total: Any, row: tuple[Array, Array]) -> tuple[Any, None]:
             s, weight = row
-            slope = jax.jacrev(lambda mu: mu(s))(actor)
-            return jax.tree.map(lambda t, g: t + weight * jnp.abs(g), total, slope), None
 
-        zeros = jax.tree.map(jnp.zeros_like, jax.jacrev(lambda mu: mu(states[0]))(actor))
+            def add(t: Array, g: Array) -> Array:
+                return t + weight * jnp.abs(g)
+
+            return jax.tree.map(add, total, _slopes(actor, s)), None
+
+        zeros = jax.tree.map(jnp.zeros_like, _slopes(actor, states[0]))
         slopes = jax.lax.scan(add_state, zeros, (states, real.astype(jnp.float32)))[0]
     else:
-        slopes = jax.jacrev(lambda mu: real.astype(jnp.float32) @ mu(states))(actor)
+
+        def total_actions(mu: Actor) -> Array:
+            return real.astype(jnp.float32) @ mu(states)
+
+        slopes = jax.jacrev(total_actions)(actor)
     scale = 256.0 / jnp.maximum(jnp.sum(real), 1) if reduce == "mean" else 1.0
-    return jax.tree.map(lambda g: scale * jnp.sqrt(jnp.sum(g**2, axis=0)), slopes)
+
+    def over_actions(g: Array) -> Array:
+        return scale * jnp.sqrt(jnp.sum(g**2, axis=0))
+
+    return jax.tree.map(over_actions, slopes)
+
+
+def _slopes(actor: Actor, state: Array) -> Any:
+    """The gradients of the actions in one state, by weight."""
+
+    def actions(mu: Actor) -> Array:
+        return mu(state)
+
+    return jax.jacrev(actions)(actor)
 
 
 @part
@@ -105,11 +125,14 @@ class Proximal:
         k_states, k_sigma, k_noise = jax.random.split(key, 3)
         rows, real = buffer.sample_distinct(k_states, x.memory, self.batch_size)  # 2
         s = sensitivity(x.actor, x.memory.data.observation[rows], real, self.reduce)  # 3
-        s = jax.tree.map(lambda leaf: jnp.where(leaf == 0.0, 1.0, jnp.maximum(leaf, self.floor)), s)
+        s = jax.tree.map(self._floored, s)
         sigma = self.sigma + self.sigma_noise * jax.random.normal(k_sigma)
         weights, unravel = ravel_pytree(x.actor)
         noise = unravel(sigma * jax.random.normal(k_noise, weights.shape))
         return Individual(jax.tree.map(self._mutated, x.actor, noise, s), x.memory)  # 1, 4
+
+    def _floored(self, s: Array) -> Array:
+        return jnp.where(s == 0.0, 1.0, jnp.maximum(s, self.floor))
 
     def _mutated(self, w: Array, noise: Array, s: Array) -> Array:
         if w.ndim < 2 and not self.biases:

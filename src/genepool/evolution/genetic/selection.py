@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
+from operator import getitem
 from typing import Literal, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from jax import Array
 
 from genepool import buffer
 from genepool.parts import part
+from genepool.protocols import Actor
 from genepool.types import Individual
 
 
@@ -69,6 +71,7 @@ class Mating:
         scores = np.array([fitness[i] + fitness[j] for i, j in all_pairs])
         w = self.weight(generation)
         if w < 1.0:
+            assert distance is not None
             distant = np.array([distance[i, j] for i, j in all_pairs])
             scores = distant if w == 0.0 else w * _scaled(scores) + (1.0 - w) * _scaled(distant)
         order = np.argsort(-scores, kind="stable")
@@ -99,16 +102,21 @@ def distances(key: Array, members: Individual, mating: Mating) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=0)
 def _distances(mating: Mating, keys: Array, members: Individual) -> Array:
+    """d [N, N]: the mean squared distance of x's actions from y's on states of y's memory, plus that on x's memory."""
     rows, real = jax.vmap(partial(_draw, mating))(keys, members.memory)
-    states = jax.vmap(lambda memory, own_rows: memory.data.observation[own_rows])(members.memory, rows)
-    acts = jax.vmap(jax.vmap(lambda mu, s: mu(s), (None, 0)), (0, None))(members.actor, states)  # [policy, memory, ...]
+    states = jax.vmap(getitem)(members.memory.data.observation, rows)
+    acts = jax.vmap(jax.vmap(_act, (None, 0)), (0, None))(members.actor, states)  # [policy, memory, ...]
     if mating.distance_actions == "stored":
-        own = jax.vmap(lambda memory, own_rows: memory.data.action[own_rows])(members.memory, rows)
+        own = jax.vmap(getitem)(members.memory.data.action, rows)
     else:
-        own = acts[jnp.arange(len(keys)), jnp.arange(len(keys))]
+        own = acts[jnp.arange(len(keys)), jnp.arange(len(keys))]  # each policy's actions on its own memory
     square = jnp.sum((acts - own) ** 2, axis=-1)
     mean = jnp.sum(square * real, axis=-1) / jnp.maximum(jnp.sum(real, axis=-1), 1)
     return mean + mean.T
+
+
+def _act(mu: Actor, s: Array) -> Array:
+    return mu(s)
 
 
 def _draw(mating: Mating, key: Array, memory: buffer.Buffer) -> tuple[Array, Array]:

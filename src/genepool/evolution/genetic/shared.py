@@ -3,16 +3,22 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from genepool import buffer, trees
 from genepool.errors import UserError
+from genepool.protocols import Critic
 from genepool.types import Individual, Outcome, Population
+
+T = TypeVar("T")
+Crossover = Callable[[Array, Individual, Individual, Critic | None], tuple[Individual, ...]]
+Mutation = Callable[[Array, Individual], Individual]
 
 FATES = ("elite", "selected", "discarded")  # what may become of a clone of the learner in the population
 ELITE, SELECTED, DISCARDED = range(len(FATES))  # states hold these indices
@@ -25,13 +31,13 @@ def with_new_memory(outcomes: Sequence[Outcome]) -> Population:
     return Population(Individual(members.actor, memory), np.array([outcome.fitness for outcome in outcomes]))
 
 
-def with_rows(stacked: Any, slots: Sequence[int], rows: Any) -> Any:
+def with_rows(stacked: T, slots: Sequence[int], rows: Any) -> T:
     """The stacked tree with these rows in these slots.
 
     The rows are written on the host, so that nothing is compiled for each number of rows.
     """
 
-    def written(old: Any, new: Any) -> Any:
+    def written(old: Array | np.ndarray, new: ArrayLike) -> Array | np.ndarray:
         leaf = np.array(old)  # a copy, because candidates may hold views of the old rows
         leaf[slots] = new
         return leaf if isinstance(old, np.ndarray) else jnp.asarray(leaf)
@@ -39,21 +45,21 @@ def with_rows(stacked: Any, slots: Sequence[int], rows: Any) -> Any:
     return jax.tree.map(written, stacked, rows)
 
 
-def operator_name(operator: Any) -> str:
+def operator_name(operator: object) -> str:
     """The name of an operator's class as words: "row copy"."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", type(operator).__name__).lower()
 
 
 @partial(jax.jit, static_argnums=0)
 def cross(
-    crossover: Callable, key: Array, x: Individual, y: Individual, critic: Callable | None
+    crossover: Crossover, key: Array, x: Individual, y: Individual, critic: Critic | None
 ) -> tuple[Individual, ...]:
     """The children of x and y."""
     return crossover(key, x, y, critic)
 
 
 @partial(jax.jit, static_argnums=0)
-def mutate(mutation: Callable, keys: Array, members: Individual, chosen: Array) -> Individual:
+def mutate(mutation: Mutation, keys: Array, members: Individual, chosen: Array) -> Individual:
     """The members, of which the chosen ones are mutated."""
     return trees.where(jnp.asarray(chosen), jax.vmap(mutation)(keys, members), members)
 

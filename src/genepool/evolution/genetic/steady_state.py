@@ -31,6 +31,7 @@ from genepool.evolution.genetic.shared import (
     with_rows,
 )
 from genepool.parts import part
+from genepool.protocols import Actor, Critic
 from genepool.types import Candidate, Individual, Outcome
 
 
@@ -88,10 +89,10 @@ class SteadyStateGA:
         )
 
     def ask(
-        self, key: Array, state: SteadyStateGAState, places: Sequence[int], critic: Callable | None
+        self, key: Array, state: SteadyStateGAState, places: Sequence[int], critic: Critic | None
     ) -> tuple[list[Candidate], SteadyStateGAState]:
         """For each place: the learner's clone if one waits, else the initial individual of this place, else a child."""
-        candidates = []
+        candidates: list[Candidate] = []
         for k, place in enumerate(places):
             if state.waiting:
                 candidates.append(Candidate(state.clone, origin="learning"))
@@ -102,7 +103,7 @@ class SteadyStateGA:
                 candidates.append(self._child(jax.random.fold_in(key, k), state, critic))
         return candidates, state
 
-    def _child(self, key: Array, state: SteadyStateGAState, critic: Callable | None) -> Candidate:
+    def _child(self, key: Array, state: SteadyStateGAState, critic: Critic | None) -> Candidate:
         k_choice, k_cross, k_mutate = jax.random.split(key, 3)
         rng = trees.host_random(k_choice)
         eligible = np.flatnonzero(~np.isnan(state.fitness))
@@ -116,7 +117,7 @@ class SteadyStateGA:
 
         x = winner(rng.choice(eligible, self.tournament))
         parents = [x]
-        operators = []
+        operators: list[str] = []
         child = trees.take(state.members, x)
         others = eligible[eligible != x]
         if len(others) and rng.random() < self.crossover_probability:
@@ -130,7 +131,7 @@ class SteadyStateGA:
         return Candidate(jax.tree.map(np.asarray, child), parents=numbers, operators=tuple(operators))
 
     def tell(
-        self, key: Array, state: SteadyStateGAState, outcomes: Sequence[Outcome], critic: Callable | None
+        self, key: Array, state: SteadyStateGAState, outcomes: Sequence[Outcome], critic: Critic | None
     ) -> SteadyStateGAState:
         """Put each individual that was tried into a free slot, or if none is free, into the slot of the worst."""
         for outcome in outcomes:
@@ -163,7 +164,7 @@ class SteadyStateGA:
         """The state in which a clone of the learner waits to be tried next."""
         return replace(state, clone=jax.tree.map(np.asarray, newcomer), waiting=np.ones((), bool))
 
-    def champion(self, state: SteadyStateGAState) -> Callable:
+    def champion(self, state: SteadyStateGAState) -> Actor:
         """The actor of the fittest. While none was tried, the first individual's."""
         return trees.take(state.members.actor, int(np.argmax(np.nan_to_num(state.fitness, nan=-np.inf))))
 

@@ -6,12 +6,12 @@ import signal
 import socket
 import threading
 import warnings
-from typing import Any
+from types import ModuleType
 
 from genepool.errors import UserError
 
 
-def start(ray: Any, count: int) -> None:
+def start(ray: ModuleType, count: int) -> None:
     """Start a cluster that listens on 127.0.0.1 only, and asks for a token that only this process has."""
     os.environ.pop("RAY_AUTH_MODE", None)  # without it Ray asks for tokens, even if it was imported before
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -28,7 +28,7 @@ def start(ray: Any, count: int) -> None:
         raise UserError("this version of Ray listens on the network: run pip install 'genepool[cluster]' again")
 
 
-def join(ray: Any, address: str) -> None:
+def join(ray: ModuleType, address: str) -> None:
     """Join the cluster at this address. Its token is in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."""
     try:
         host, _, port = address.rpartition(":")
@@ -39,11 +39,11 @@ def join(ray: Any, address: str) -> None:
         raise UserError(f"cannot join the cluster {address!r}: {str(error).strip().splitlines()[0]}") from error
 
 
-def _listen_to_nothing(*_: Any) -> None:
+def _listen_to_nothing(*_: object) -> None:
     """Takes the place of Ray's thread that prints errors of workers."""
 
 
-def _init(ray: Any, **options: Any) -> None:
+def _init(ray: ModuleType, **options: object) -> None:
     handler = signal.getsignal(signal.SIGTERM)  # Ray sets its own
     # Ray prints about dead workers at every log level. Our own messages say what matters.
     internals = ray._private.worker

@@ -9,8 +9,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -21,7 +23,7 @@ from genepool.environments.task import Task
 from genepool.errors import UserError
 from genepool.types import Candidate, LearningResult, Outcome, Transitions
 from genepool.workers.ray.cluster import join, start
-from genepool.workers.ray.jobs import Job, JobQueue, Reply, Request, Timing, WorkerHandle
+from genepool.workers.ray.jobs import Job, JobQueue, Reference, Reply, Request, Timing, WorkerHandle
 from genepool.workers.ray.wire import Sender, dumps, loads
 from genepool.workers.ray.worker import RayWorker
 from genepool.xla import process_settings
@@ -30,6 +32,8 @@ LOSSES = 5  # how often in a row a candidate may be lost with its worker
 START = 120.0  # seconds for the first worker to start
 PATIENCE = 300.0  # the least seconds that each candidate may take, if no deadline is given
 REQUESTS = 4  # per worker and generation, at least: small shares let all workers end together
+
+OnAnswer = Callable[[WorkerHandle, Request, Future[Any], float], None]  # called with the answer, and when it came
 
 
 class RayWorkers:
@@ -73,7 +77,7 @@ class RayWorkers:
             self._dispatch()
             while any(job.outcome is None for job in jobs):
                 self._handle_events()
-            return [job.outcome for job in jobs]
+            return [job.outcome for job in jobs if job.outcome is not None]
         finally:
             self._jobs.finish(jobs)
 
@@ -88,7 +92,7 @@ class RayWorkers:
         self._open()
         events = self._events
         self.learning = True
-        state = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, Array | np.ndarray) else leaf, state)
+        state = jax.tree.map(_copied, state)
 
         def work() -> None:
             try:
@@ -110,7 +114,7 @@ class RayWorkers:
         return done
 
     def close(self) -> None:
-        """Stop the workers, and Ray if it was started here. Jobs without an outcome are lost."""
+        """Stop the workers, and Ray if it was started here. Jobs and learning under way are lost."""
         if not self._handles:
             return
         ray = _ray()
@@ -176,12 +180,15 @@ class RayWorkers:
         """Ask a worker to answer once it has started."""
         self._send(handle, [], handle.actor.greet.options(max_task_retries=-1).remote(), self._on_greeting)
 
-    def _send(self, handle: WorkerHandle, jobs: list[Job], reference: Any, then: Callable[..., None]) -> None:
+    def _send(self, handle: WorkerHandle, jobs: list[Job], reference: Reference, then: OnAnswer) -> None:
         """Note what the worker was sent; once Ray has the answer, `then` is called with it."""
-        handle.request = Request(jobs, time.monotonic())
+        request = handle.request = Request(jobs, time.monotonic())
         events = self._events
-        answer = partial(then, handle, handle.request)
-        reference.future().add_done_callback(lambda future: events.put(partial(answer, future, time.monotonic())))
+
+        def answered(future: Future[Any]) -> None:
+            events.put(partial(then, handle, request, future, time.monotonic()))
+
+        reference.future().add_done_callback(answered)
 
     def _handle_events(self, seconds: float | None = None) -> None:
         """Wait for an event, until the next deadline or for at most `seconds`. Handle all that have come."""
@@ -205,7 +212,7 @@ class RayWorkers:
                 _ray().kill(handle.actor, no_restart=False)
                 self._repeat_jobs(handle, f"was not done within {limit:.0f} s")
 
-    def _on_greeting(self, handle: WorkerHandle, request: Request, future: Any, now: float) -> None:
+    def _on_greeting(self, handle: WorkerHandle, request: Request, future: Future[Any], now: float) -> None:
         if request is not handle.request:
             return
         if future.exception() is None:
@@ -216,7 +223,7 @@ class RayWorkers:
         if all(handle.dead for handle in self._handles):
             raise UserError(f"no worker can start: {str(future.exception()).strip().splitlines()[-1]}")
 
-    def _on_replies(self, handle: WorkerHandle, request: Request, future: Any, now: float) -> None:
+    def _on_replies(self, handle: WorkerHandle, request: Request, future: Future[Any], now: float) -> None:
         error = future.exception()
         latest = request is handle.request  # else its jobs were issued again, after a deadline
         if error is not None and _is_loss(error):
@@ -255,6 +262,7 @@ class RayWorkers:
 
     def _repeat_jobs(self, handle: WorkerHandle, reason: str) -> None:
         """Issue the jobs of a lost worker again, and greet the workers that seem free: their node may be lost too."""
+        assert handle.request is not None
         jobs = handle.request.jobs
         handle.request = None
         for other in self._handles:
@@ -273,7 +281,12 @@ class RayWorkers:
         self._done.append(result)
 
 
-def _ray() -> Any:
+def _copied(leaf: object) -> object:
+    """A leaf of a tree; if it is an array, a copy."""
+    return leaf.copy() if isinstance(leaf, Array | np.ndarray) else leaf
+
+
+def _ray() -> ModuleType:
     try:
         import ray
     except ImportError:

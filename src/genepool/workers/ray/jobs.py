@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from genepool.types import Candidate, Outcome, Transitions
 
+Reference = Any  # Ray's ObjectRef
+
 
 @dataclass(eq=False)
 class Job:
@@ -14,7 +16,7 @@ class Job:
 
     candidate: Candidate
     message: bytes  # the packed candidate
-    references: dict[str, list[Any]]  # to the arrays that are not in the message
+    references: dict[str, list[Reference]]  # to the arrays that are not in the message
     share: int  # how many jobs may be sent to a worker together with this one
     submitted: bool  # whether `next` returns its outcome, not `map`
     losses: int = 0  # how often it was lost with its worker

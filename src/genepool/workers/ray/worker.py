@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from genepool.errors import UserError
 from genepool.workers.local import LocalWorkers, individuals_to_play
-from genepool.workers.ray.jobs import Reply
+from genepool.workers.ray.jobs import Reference, Reply
 from genepool.workers.ray.wire import Receiver, dumps, loads
 from genepool.xla import apply_settings
 
@@ -16,7 +18,7 @@ from genepool.xla import apply_settings
 class RayWorker:
     """Makes the individuals that are to play, then plays them. It keeps the latest version of what candidates share."""
 
-    def __init__(self, settings: dict[str, Any], task: bytes, get: Callable[[Any], Any]):
+    def __init__(self, settings: dict[str, Any], task: bytes, get: Callable[[list[Reference]], list[np.ndarray]]):
         apply_settings(settings)
         self._workers = LocalWorkers(loads(task), alone=True)
         self._receiver = Receiver(get)
@@ -25,12 +27,15 @@ class RayWorker:
         """Say that this worker has started, by its process id."""
         return os.getpid()
 
-    def play(self, packed: list[tuple[bytes, dict[str, list[Any]]]]) -> list[Reply] | str:
-        """Try packed candidates in one batch: a reply for each, or the message of an environment's error."""
+    def play(self, packed: list[tuple[bytes, dict[str, list[Reference]]]]) -> list[Reply] | str:
+        """Perturb and teach packed candidates, then play all in one batch.
+
+        Returns a reply for each, or the message of an environment's error.
+        """
         begun = time.perf_counter()
         candidates = [self._receiver.unpack(message, references) for message, references in packed]
         unpacked = time.perf_counter()
-        # one call each, so that they do not run in threads: a worker has one core
+        # one call for each candidate: a call with several would start threads, but a worker has one core
         individuals = [individuals_to_play([candidate])[0] for candidate in candidates]
         learnt = time.perf_counter()
         ready = [
@@ -43,7 +48,7 @@ class RayWorker:
             self._workers.close()
             return str(error)
         end = time.perf_counter()
-        seconds = (end - begun, learnt - unpacked, end - learnt)
+        seconds = (end - begun, learnt - unpacked, end - learnt)  # in all, learning, acting
         return [
             Reply(
                 None if candidate.lesson is None else dumps(individual.actor),
