@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from tasks import Reach
+from tiny import generations, same
 
 import genepool
 
@@ -22,24 +23,6 @@ LEARNERS = {
     "sac": genepool.SAC(batch_size=8, warmup=30, random_frames=30, critic_hidden=(8,)),
 }
 SMALL = {"hidden": (8, 8), "replay": 1_000}
-
-
-def generations(algorithm, count, seed=0):
-    """The states and the outcomes of the first generations, without a run folder."""
-    key = jax.random.key(seed)
-    workers = genepool.LocalWorkers(algorithm.task)
-    state = algorithm.init(key)
-    for g in range(count):
-        state, outcomes = genepool.generation(algorithm, workers, jax.random.fold_in(key, g), state)
-        yield state, outcomes
-
-
-def leaves(tree):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-
-
-def same(one, other):
-    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(leaves(one), leaves(other), strict=True))
 
 
 # -- an evolver alone

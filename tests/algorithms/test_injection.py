@@ -3,34 +3,16 @@
 from dataclasses import replace
 
 import jax
-import numpy as np
 import pytest
 from tasks import Reach
+from tiny import copied, generations, leaves, same
 
 import genepool
-
-
-def generations(algorithm, count, seed=0):
-    """The states and the outcomes of the first generations, without a run folder."""
-    key = jax.random.key(seed)
-    workers = genepool.LocalWorkers(algorithm.task)
-    state = algorithm.init(key)
-    for g in range(count):
-        state, outcomes = genepool.generation(algorithm, workers, jax.random.fold_in(key, g), state)
-        yield state, outcomes
 
 
 def small(preset=genepool.pderl, task=Reach, **options):
     options = {"population": 6, "memory": 100, "hidden": (8, 8), "replay": 10_000, "updates_per_frame": 0.05} | options
     return preset(task, **options)
-
-
-def leaves(tree):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-
-
-def same(one, other):
-    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(leaves(one), leaves(other), strict=True))
 
 
 # -- the four systems
@@ -136,7 +118,7 @@ def test_ask_and_tell_leave_the_learner_alone_and_learn_writes_nothing_else():
     algorithm = small(learner=genepool.DDPG(warmup=10))
     key = jax.random.key(0)
     fresh = algorithm.init(key)
-    before = leaves(fresh.learner)
+    before = copied(fresh.learner)
     candidates, state = algorithm.ask(key, fresh, algorithm.generation_size)
     state = algorithm.tell(key, state, genepool.LocalWorkers(algorithm.task).map(candidates))
     assert same(before, state.learner)
@@ -147,7 +129,7 @@ def test_ask_and_tell_leave_the_learner_alone_and_learn_writes_nothing_else():
     kept = [leaf.copy() for leaf in rest(state)]
     learnt = algorithm.learn(key, state)
     assert same(kept, rest(learnt))
-    assert not np.array_equal(leaves(learnt.learner.actor)[0], before[0])
+    assert not same(learnt.learner.actor, before.actor)
 
 
 # -- the learner's clones, and ancestry
